@@ -15,6 +15,7 @@ import narrow_lakes
 import pytest
 from catalog_lake import FILE_CATALOGS, Lake, duckdb_rows, lake, planned_rows
 from hypothesis import given, settings
+from lake_parts import catalog_of
 from narrow_lakes import COLUMNS, OPERATIONS, conditions
 from plain_sql import run_plain
 from random_lakes import LAKES, built, examples
@@ -82,7 +83,7 @@ def test_only_the_wanted_files_are_loaded(three: Lake) -> None:
 
 
 def groups(lake: lakeconf.Lake, table: str = "t") -> tuple[FileGroup, ...]:
-    reader = lake._session.reader
+    reader = catalog_of(lake)
     version = lake.refresh()
     return file_groups(reader, load_table(reader, table, version), version)
 
@@ -100,7 +101,7 @@ def test_files_of_a_partition_are_a_group(two_tables: lakeconf.Lake) -> None:
         (((0, None),), 1, 1),
     ]
     assert [group.partition_id is None for group in found] == [False, True, False, False]
-    assert found[0].folder == f"{load_table(lake._session.reader, 't', lake.snapshot_id).path}id=1/"
+    assert found[0].folder == f"{load_table(catalog_of(lake), 't', lake.snapshot_id).path}id=1/"
     assert sum(group.size for group in found) == sum(file.bytes for file in lake.table("t").files())
     assert [file.delete_file is None for group in found for file in group.files] == [True, True, False, False, True]
     assert FileGroup((*found[0].files, *found[2].files)).folder is None

@@ -10,6 +10,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 from catalog_lake import METADATA, lake
+from lake_parts import catalog_of
 from plain_sql import run_plain
 
 from lakeconf.catalog.changes import changed_tables, changes_between, changes_since, made_changes
@@ -343,7 +344,7 @@ ROWS = pa.table({"id": pa.array(range(5000), pa.int64())})
 
 def summaries(lake: lakeconf.Lake) -> list[str]:
     lake.refresh()
-    return list(change_summaries(lake._session.reader, lake.snapshots()).values())
+    return list(change_summaries(catalog_of(lake), lake.snapshots()).values())
 
 
 def test_changes_of_tables_have_their_names_of_then(two_tables: lakeconf.Lake) -> None:
@@ -379,7 +380,7 @@ def test_rows_are_counted_per_table_and_only_if_they_are_known(two_tables: lakec
 )
 def test_unknown_changes_stay_as_they_are(two_tables: lakeconf.Lake, changes: str) -> None:
     snapshot = Snapshot(7, dt.datetime.now(dt.UTC), 1, changes)
-    assert change_summaries(two_tables._session.reader, [snapshot]) == {7: changes}
+    assert change_summaries(catalog_of(two_tables), [snapshot]) == {7: changes}
 
 
 @pytest.mark.parametrize("name", ["x,dropped_table:1,", "x:1", ',"",dropped_table:1,""', "dropped_table:1", '"'])

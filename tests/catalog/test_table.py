@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from lake_parts import catalog_of
 from plain_sql import run_plain
 
 from lakeconf.catalog.queries.stored_queries import view_names
@@ -288,7 +289,7 @@ def test_names_that_differ_only_in_quotes_are_different_tables(store: lakeconf.S
 
 
 def options(lake: lakeconf.Lake, version: int) -> TableOptions:
-    reader = lake._session.reader
+    reader = catalog_of(lake)
     return table_options(reader, load_table(reader, "t", version), version)
 
 
@@ -306,7 +307,7 @@ def test_options_are_those_of_the_snapshot(two_tables: lakeconf.Lake) -> None:
 
 
 def test_comments_are_those_of_the_snapshot(two_tables: lakeconf.Lake) -> None:
-    lake, reader = two_tables, two_tables._session.reader
+    lake, reader = two_tables, catalog_of(two_tables)
     table, first = lake.table("t"), lake.snapshot_id
     table.set_comments("what happened", {"ID": "it's a key"})
     second = lake.snapshot_id
@@ -324,7 +325,7 @@ def test_comments_are_those_of_the_snapshot(two_tables: lakeconf.Lake) -> None:
 
 
 def test_folder_is_the_one_that_ducklake_uses(two_tables: lakeconf.Lake, tmp_path: Path) -> None:
-    reader = two_tables._session.reader
+    reader = catalog_of(two_tables)
     for schema, table in (("main", "fresh"), ("New", "fresh"), ("NEW", "Second")):
         expected = table_folder(reader, schema, table, two_tables.snapshot_id)
         two_tables.create_table(f"{schema}.{table}", {"id": "BIGINT"})
@@ -337,8 +338,8 @@ def test_views_of_a_snapshot_are_sorted_and_quoted(two_tables: lakeconf.Lake) ->
     for name in ("z", "main.A", '"odd schema"."a.b"'):
         lake.create_view(name, "SELECT 1 AS one")
     lake.drop_view("z")
-    names = view_names(lake._session.reader, lake.snapshot_id)
+    names = view_names(catalog_of(lake), lake.snapshot_id)
     assert names == ("main.A", 'odd schema."a.b"')
-    assert view_names(lake._session.reader, before) == ()
-    assert view_names(lake._session.reader, before + 3)[-1] == 'odd schema."a.b"'
-    assert len(view_names(lake._session.reader, before + 3)) == 3
+    assert view_names(catalog_of(lake), before) == ()
+    assert view_names(catalog_of(lake), before + 3)[-1] == 'odd schema."a.b"'
+    assert len(view_names(catalog_of(lake), before + 3)) == 3

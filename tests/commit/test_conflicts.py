@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from commit_hooks import at_commit
 from lake_fixtures import lake_with
+from lake_parts import session_of
 from local_stores import ids, on_postgres, store_of
 from plain_sql import run_plain
 
@@ -94,8 +95,8 @@ def test_append_conflicts_with_columns_changed_after_staging(lake: Lake, store: 
     def write() -> None:
         with store.open() as other, lake.transaction() as tx:
             tx.table("t").append(ROWS)
-            other._session.writer.execute("ALTER TABLE t DROP COLUMN price")
-            other._session.writer.execute("ALTER TABLE t ADD COLUMN discount BIGINT")
+            run_plain(other, "ALTER TABLE t DROP COLUMN price")
+            run_plain(other, "ALTER TABLE t ADD COLUMN discount BIGINT")
 
     with pytest.raises(CommitConflictError, match=r"main\.t"):
         write()
@@ -172,7 +173,7 @@ def test_file_that_is_registered_twice_loses_no_rows(tmp_path: Path, engine: Any
     pq.write_table(HUNDRED, path)
     with store_of(tmp_path).open(engine) as lake:
         table = lake.create_table("t", like=HUNDRED)
-        with lake._session.writer.cursor() as cursor:
+        with session_of(lake).writer.cursor() as cursor:
             for _ in range(2):
                 cursor.execute(f"CALL ducklake_add_data_files('dev', 't', '{path}')")
         before = lake.refresh()

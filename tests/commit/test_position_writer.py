@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from commit_hooks import at_commit
 from deleted_rows import COLUMNS, frame, ids
+from lake_parts import catalog_of, scope_of, session_of
 from local_stores import on_catalog, store_of
-from plain_sql import run_plain
+from plain_sql import plain_rows, run_plain
 from planned_writes import add
 from staged_changes import file_groups
 
@@ -143,7 +144,7 @@ def footer(name: str, rows: int, *statistics: ColumnStatistics) -> Footer:
 
 
 def planned(lake: lakeconf.Lake, rows: int) -> tuple[TableInfo, FileGroup, Footer]:
-    reader, version = lake._session.reader, lake.refresh()
+    reader, version = catalog_of(lake), lake.refresh()
     info = load_table(reader, "t", version)
     (group,) = file_groups(reader, info, version)
     return info, group, replace(footer("a.parquet", rows), path=f"{info.path}a.parquet")
@@ -152,7 +153,7 @@ def planned(lake: lakeconf.Lake, rows: int) -> tuple[TableInfo, FileGroup, Foote
 def replaced(lake: lakeconf.Lake, replacement: tuple[TableInfo, FileGroup, Footer]) -> StagedTables:
     """The tables of a staged commit that replaces a group of files, on the snapshot of the lake."""
     info, group, written = replacement
-    tables = StagedTables(lake._session.reader, lake._session.writer, lake.snapshot_id, "/hidden/")
+    tables = StagedTables(catalog_of(lake), session_of(lake).writer, lake.snapshot_id, "/hidden/")
     tables.replace_files(info, [(group, written)])
     return tables
 
@@ -259,7 +260,7 @@ def make_twins(lake: Lake, *names: str) -> None:
 
 def rows(lake: Lake, table: str, version: int | None = None) -> list[tuple[Any, ...]]:
     at = "" if version is None else f" AT (VERSION => {version})"
-    return sorted(lake._session.writer.rows(f"SELECT rowid, * FROM dev.{table}{at}"), key=repr)
+    return sorted(plain_rows(lake, f"SELECT rowid, * FROM dev.{table}{at}"), key=repr)
 
 
 @pytest.mark.slow
@@ -274,7 +275,7 @@ def test_overwrite_replaces_all_rows(empty: Lake) -> None:
         empty.refresh()
         version = empty.snapshot_id
         ids_before = {row[1] for row in rows(empty, name)}
-        with empty._scope.joined() as transaction:
+        with scope_of(empty).joined() as transaction:
             add(transaction, name, OverwriteRows(frame(3)))
             run_plain(empty, *filter(None, [others[other].format(name)]))
         assert sorted(row[1] for row in rows(empty, name)) == [0, 1, 2], other
@@ -309,7 +310,7 @@ def test_row_that_is_flushed_after_the_commit_began_is_deleted(empty: Lake, monk
         return run(self, *arguments)
 
     monkeypatch.setattr(RowDelta, "run", flushing)
-    with empty._scope.joined() as transaction:
+    with scope_of(empty).joined() as transaction:
         add(transaction, "t", DeleteRows("id IN (4, 7) AND x > 2"))
         assert isinstance(transaction.contents.actions[-1], RowDelta)
         run_plain(empty, "INSERT INTO t VALUES (4, '2024-01-01', 'new', 50)")
@@ -331,8 +332,8 @@ def test_history_and_change_feed_are_those_of_a_delete_by_duckdb(empty: Lake) ->
     assert ours[::2] == theirs[::2]
     assert ours[1::2] == theirs[2::2]
     feeds = [
-        empty._session.writer.rows(
-            f"SELECT rowid, change_type, id, day, kind, x FROM dev.table_changes('{name}', {first + 1}, {last})"
+        plain_rows(
+            empty, f"SELECT rowid, change_type, id, day, kind, x FROM dev.table_changes('{name}', {first + 1}, {last})"
         )
         for name in ("ours", "theirs")
     ]

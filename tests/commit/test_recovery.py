@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,9 @@ import pyarrow as pa
 import pytest
 from catalog_lake import Lake, lake
 from commit_hooks import at_commit
+from lake_parts import session_of
 from local_stores import config_of, ids, in_bucket, on_postgres
+from plain_sql import run_plain
 
 import lakeconf
 from lakeconf.commit import lost_reply
@@ -273,15 +276,16 @@ def test_file_exists_or_is_missing_or_cannot_be_examined(s3_server: S3Server, tm
     folder = f"s3://{storage['bucket']}"
     store = lakeconf.init(config_of(tmp_path, storage=storage)).get_store("dev")
     with open_connection(store) as connection:
+        exists = partial(lost_reply._exists, connection)
         connection.execute(f"COPY (SELECT 1) TO '{folder}/lake/there.parquet'")
         names = ("there.parquet", "missing.parquet")
-        found = {name: lost_reply._exists(connection, f"{folder}/lake/{name}") for name in names}
+        found = {name: exists(f"{folder}/lake/{name}") for name in names}
         assert found == {"there.parquet": True, "missing.parquet": False}
         with pytest.raises(StorageError):
-            lost_reply._exists(connection, f"{folder}-none/there.parquet")
+            exists(f"{folder}-none/there.parquet")
         name = f"{tmp_path}/{'x' * 300}"
         with pytest.raises(StorageError, match=f"^{name} cannot be examined: File name too long$"):
-            lost_reply._exists(connection, name)
+            exists(name)
 
 
 @pytest.fixture(params=["local", "s3"])
@@ -323,7 +327,7 @@ def test_lost_commit_replies_lose_no_rows(
     with direct.open() as other:
         other.create_table("t", {"id": "BIGINT"}).append(rows(*range(10)))
     with hurt.open() as lake:
-        table, writer = lake.table("t"), lake._session.writer
+        table, writer = lake.table("t"), session_of(lake).writer
 
         def insert_small() -> None:
             writer.execute("CALL dev.set_option('data_inlining_row_limit', 10)")
@@ -361,8 +365,8 @@ def test_flush_of_only_deletes_keeps_its_files_after_a_lost_reply(stores: list[S
     """DuckLake's flush function returns no row for a table of which it flushes only deletes."""
     with stores[0].open() as other:
         other.create_table("t", {"id": "BIGINT"}).append(rows(*range(10)))
-        other._session.writer.execute("CALL dev.set_option('data_inlining_row_limit', 10)")
-        other._session.writer.execute("DELETE FROM t WHERE id = 5")
+        run_plain(other, "CALL dev.set_option('data_inlining_row_limit', 10)")
+        run_plain(other, "DELETE FROM t WHERE id = 5")
     assert lost(lambda lake: lake.maintenance.flush()) == [0, 1, 2, 3, 4, 6, 7, 8, 9]
 
 

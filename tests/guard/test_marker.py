@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from catalog_lake import Lake, lake
+from lake_parts import session_of
 from local_stores import config_of, in_bucket, on_postgres, store_of
 
 import lakeconf
@@ -53,6 +54,11 @@ def marker(source: Lake, places: tuple[str, ...] = HERE, neighbours: tuple[str, 
 
 def place(source: Lake) -> Path:
     return source.folder / "data" / MARKER
+
+
+def hashed(places: tuple[str, ...]) -> list[str]:
+    """The places of a catalog as a marker contains them."""
+    return module._hashes(places)
 
 
 def content(source: Lake) -> dict[str, Any]:
@@ -104,7 +110,7 @@ def test_first_write_of_a_new_lake_creates_the_marker(usual: Lake) -> None:
     assert found == {
         "lakeconf": "marks the folder of one DuckLake; `lakeconf doctor --store STORE --repair` creates this file",
         "lake": usual.reader.lake_id,
-        "catalog": module._hashes(HERE),
+        "catalog": hashed(HERE),
         **snapshot(usual),
     }
     assert [path.name for path in place(usual).parent.iterdir()] == [MARKER]
@@ -115,7 +121,7 @@ def test_first_write_of_a_new_lake_creates_the_marker(usual: Lake) -> None:
 
 def test_hashes_of_places_are_stable_and_differ() -> None:
     """Existing markers contain them."""
-    assert module._hashes(("a", "b", "a")) == [
+    assert hashed(("a", "b", "a")) == [
         "94b135ecf976caac3fbb99fb1094b962",
         "a3f12e62c8bb52a8428e8ba7765cbbcd",
         "94b135ecf976caac3fbb99fb1094b962",
@@ -294,7 +300,7 @@ MOVES = [
 def test_cleanup_of_a_moved_or_copied_catalog_needs_a_confirmation(
     recorded: tuple[str, ...], here: tuple[str, ...], neighbours: tuple[str, ...], refused: bool, usual: Lake
 ) -> None:
-    write(usual, catalog=module._hashes(recorded))
+    write(usual, catalog=hashed(recorded))
     one = marker(usual, here, neighbours)
     if not refused:
         one.before_cleanup()
@@ -304,9 +310,9 @@ def test_cleanup_of_a_moved_or_copied_catalog_needs_a_confirmation(
         assert_refused(
             do, CatalogMovedError, message, f"confirm the move if no other catalog uses this data path: {CONFIRM}"
         )
-    assert content(usual)["catalog"] == module._hashes(recorded)
+    assert content(usual)["catalog"] == hashed(recorded)
     one.confirm_move()
-    assert content(usual)["catalog"] == module._hashes(here)
+    assert content(usual)["catalog"] == hashed(here)
     marker(usual, here, neighbours).before_cleanup()
     assert_refused(marker(usual, recorded, here).before_cleanup, CatalogMovedError, "copied or moved", CONFIRM)
 
@@ -361,7 +367,7 @@ def test_record_writes_the_location_and_the_newest_snapshot(filled: Lake) -> Non
     marker(filled, ("inode 1:2", "path host:/renamed")).record()
     found = content(filled)
     assert {key: found[key] for key in ("snapshot", "snapshot_time")} == snapshot(filled)
-    assert found["catalog"] == module._hashes(("inode 1:2", "path host:/renamed"))
+    assert found["catalog"] == hashed(("inode 1:2", "path host:/renamed"))
     assert [path.name for path in place(filled).parent.iterdir() if path.is_file()] == [MARKER]
 
 
@@ -393,7 +399,7 @@ def test_marker_in_a_bucket(s3_server: S3Server, tmp_path: Path) -> None:
     bucket = storage["bucket"]
     store = lakeconf.init(config_of(tmp_path, storage=storage)).get_store("dev")
     with store.open() as opened:
-        one = opened._session.guard.marker
+        one = session_of(opened).guard.marker
         assert one is not None
         connection = one.reader.connection
         assert (one.path, s3_server.objects(bucket)) == (f"s3://{bucket}/lake/{MARKER}", [])

@@ -13,6 +13,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 from commit_hooks import during
+from lake_parts import session_of
 from local_stores import on_postgres, store_of
 
 from lakeconf.backends.server import CatalogServer as Server
@@ -198,7 +199,7 @@ def test_locks_need_no_other_instance_of_duckdb(database: Database, monkeypatch:
         table = lake.create_table("raw.t", ROWS)
         before = database.sql(backends)
         monkeypatch.setattr(duckdb, "connect", None)
-        with lake._session.guard.writing(), lake._session.guard(["raw.t"]):
+        with session_of(lake).guard.writing(), session_of(lake).guard(["raw.t"]):
             assert [mode for _, mode in database.held()] == ["ExclusiveLock", "ShareLock"]
             assert lake.sql("SELECT count(*) FROM raw.t").collect("pyarrow").rows() == [(0,)]
         for _ in range(5):
@@ -209,7 +210,7 @@ def test_locks_need_no_other_instance_of_duckdb(database: Database, monkeypatch:
 
 def test_locks_of_a_closed_lake_are_refused(database: Database) -> None:
     with database.store().open() as lake:
-        guard = lake._session.guard
+        guard = session_of(lake).guard
     with pytest.raises(LakeconfError, match="the lake is closed"), guard(["raw.t"]):
         raise AssertionError
 
@@ -277,7 +278,7 @@ def test_lock_lost_before_the_commit_fails_the_write(database: Database, monkeyp
 def test_write_reacquires_only_its_own_lock(database: Database) -> None:
     with database.store().open() as lake:
         table = lake.create_table("raw.t", ROWS)
-        with lake._session.guard.writing() as other:
+        with session_of(lake).guard.writing() as other:
             assert isinstance(other, _HeldOnServer)
             other.release()
             table.append(ROWS)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from lake_parts import catalog_of, session_of
 from plain_sql import run_plain
 
 import lakeconf
@@ -54,7 +55,7 @@ def stored(project: Path) -> set[str]:
 def test_deadline_of_the_store_ends_a_compaction_early_and_the_next_one_continues(lake: Lake) -> None:
     before = ids(lake)
     for deadline, files in ((0, 10), (3600, 1)):
-        lake._session.deadline = dt.timedelta(seconds=deadline)
+        session_of(lake).deadline = dt.timedelta(seconds=deadline)
         for step in (lake.maintenance.rewrite, lake.maintenance.compact):
             done = step()
             assert done.complete == (deadline > 0)
@@ -64,15 +65,15 @@ def test_deadline_of_the_store_ends_a_compaction_early_and_the_next_one_continue
 
 def test_memory_is_limited_during_a_compaction_only(lake: Lake) -> None:
     setting = "SELECT system.main.current_setting('memory_limit')"
-    before = lake._session.writer.rows(setting)
+    before = session_of(lake).writer.rows(setting)
     for step in (lake.maintenance.compact, lake.maintenance.flush, lake.maintenance.rewrite):
-        lake._session.memory_limit = "1KB"
+        session_of(lake).memory_limit = "1KB"
         with pytest.raises(LakeconfError, match=r"(?i)memory"):
             step()
-        assert lake._session.writer.rows(setting) == before
-        lake._session.memory_limit = "1GB"
+        assert session_of(lake).writer.rows(setting) == before
+        session_of(lake).memory_limit = "1GB"
         step()
-        assert lake._session.writer.rows(setting) == before
+        assert session_of(lake).writer.rows(setting) == before
 
 
 def test_limits_are_those_of_the_store(lake: Lake, project: Path) -> None:
@@ -80,7 +81,7 @@ def test_limits_are_those_of_the_store(lake: Lake, project: Path) -> None:
     text = (project / "lakeconf.toml").read_text()
     (project / "lakeconf.toml").write_text(f'{text}\n[stores.dev.maintenance]\ndeadline = "1h"\nmemory_limit = "1GB"\n')
     with lakeconf.init(project).get_store("dev").open() as limited:
-        assert (limited._session.deadline, limited._session.memory_limit) == (dt.timedelta(hours=1), "1GB")
+        assert (session_of(limited).deadline, session_of(limited).memory_limit) == (dt.timedelta(hours=1), "1GB")
         assert limited.maintenance.compact().complete
 
 
@@ -93,7 +94,7 @@ def test_flush_and_rewrite_keep_the_rows(lake: Lake, monkeypatch: pytest.MonkeyP
     lake.table("raw.t").delete("id IN (0, 10, 20, 30, 40, 50, 60, 70, 80, 90)")
     before, version = ids(lake), lake.snapshot_id
     assert lake.maintenance.flush().files_after == 20
-    lake._session.writer.execute("CALL dev.set_option('rewrite_delete_threshold', 0.05)")
+    run_plain(lake, "CALL dev.set_option('rewrite_delete_threshold', 0.05)")
     assert lake.maintenance.rewrite().files_after == 1
     assert ids(lake) == ids(lake, version) == before
     assert {snapshot.author for snapshot in lake.snapshots()[-2:]} == {default_author()}
@@ -105,12 +106,12 @@ def test_cleanup_waits_for_running_writers_and_keeps_staged_files(
     folder = project / "data" / "raw" / "t" / "lakeconf-0a1b"
     folder.mkdir()
     (folder / "part-0.parquet").write_text("rows")
-    announce(lake._session.writer, f"{folder}/", lake._session.reader.lake_id)
+    announce(session_of(lake).writer, f"{folder}/", catalog_of(lake).lake_id)
     assert lake.maintenance.cleanup(older_than=dt.timedelta(hours=1), force=True) == []
     monkeypatch.setattr("lakeconf.guard.locks.WAIT_SECONDS", 0.1)
     with (
         lakeconf.init(project).get_store("dev").open() as other,
-        other._session.guard.writing(),
+        session_of(other).guard.writing(),
         pytest.raises(CommitError, match=f"held by process {os.getpid()}"),
     ):
         lake.maintenance.cleanup(older_than=NOW, force=True)
@@ -134,7 +135,7 @@ def test_maintenance_in_a_transaction_is_rejected_immediately(lake: Lake, monkey
 
 
 def test_file_removal_works_after_an_interrupted_one(lake: Lake, tmp_path: Path) -> None:
-    connection = lake._session.reader.connection
+    connection = catalog_of(lake).connection
     connection.execute("ATTACH 'ducklake::memory:' AS __lakeconf_removal (DATA_PATH '/')")
     (unneeded := tmp_path / "unneeded.parquet").write_text("rows")
     remove_files(connection, [str(unneeded)])
@@ -155,7 +156,7 @@ def test_maintenance_of_a_pinned_lake_is_rejected(lake: Lake) -> None:
 
 def test_nothing_is_removed_without_locks(lake: Lake, project: Path) -> None:
     """It cannot wait for writers, and an expiry during a commit uses a snapshot number twice."""
-    lake._session.guard = LakeGuard(None, lake._session.guard.marker)
+    session_of(lake).guard = LakeGuard(None, session_of(lake).guard.marker)
     lake.maintenance.compact()
     before, files = lake.snapshots(), stored(project)
     day = dt.timedelta(days=1)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import duckdb
 import narwhals as nw
+from lake_parts import session_of
 
 from lakeconf.errors import LakeconfError
 from lakeconf.write.operations.merge.clauses import Delete, Insert, Update
@@ -233,9 +234,9 @@ def shown(row: list[object]) -> str:
 
 def fetched(lake: Lake, query: str) -> list[tuple[Any, ...]]:
     """The rows of a query, as DuckDB without lakeconf returns them; the lake is the default database."""
-    connection = lake._session.writer.cursor()
+    connection = session_of(lake).writer.cursor()
     try:
-        connection.execute(f"USE {lake._session.alias}")
+        connection.execute(f"USE {session_of(lake).alias}")
         return connection.rows(query)
     finally:
         connection.close()

@@ -10,6 +10,7 @@ import hypothesis.strategies as st
 import pytest
 from catalog_lake import Lake as Source
 from hypothesis import Phase, given, settings
+from lake_parts import catalog_of, scope_of, session_of
 from local_stores import config_of, on_catalog
 from narrow_lakes import COLUMNS, OPERATIONS, build, conditions, statement
 from planned_writes import add
@@ -80,9 +81,9 @@ def test_random_deletes_leave_the_rows_that_duckdb_leaves(
     store: lakeconf.Store, spark: SparkSession, tmp_path: Path, seen: Counter[str]
 ) -> None:
     """Another writer sometimes changes the table between the search and the commit."""
-    with store.open(spark) as lake, lake._session.writer.cursor() as connection:
+    with store.open(spark) as lake, session_of(lake).writer.cursor() as connection:
         source = Source("", connection, tmp_path)
-        source.reader = lake._session.reader
+        source.reader = catalog_of(lake)
         source.run("CALL lake.set_option('data_inlining_row_limit', 10)")
 
         @settings(max_examples=60 if PROVE else 3, phases=PHASES)
@@ -109,7 +110,7 @@ def delete_beside(lake: lakeconf.Lake, source: Source, where: str, other: tuple[
     expected: Rows | None = before
     now = before
     try:
-        with lake._scope.joined() as transaction:
+        with scope_of(lake).joined() as transaction:
             add(transaction, "t", DeleteRows(where))
             if other is not None:
                 build_on(source, other)

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from jvm_calls import execution_of
 from random_lakes import LEAVES
 from source_tree import REPOSITORY
 from spark_rows import assert_alike, scan
@@ -57,7 +58,7 @@ def test_filter_on_swapped_names_of_columns_and_fields(spark: SparkSession, file
 
 def test_filters_on_unchanged_names_are_pushed_down_to_parquet(spark: SparkSession, files: Lake) -> None:
     files.run("CREATE TABLE lake.t (a INTEGER, s STRUCT(x INTEGER))", "INSERT INTO lake.t VALUES (1, {'x': 2})")
-    plan = scan(spark, files, "t").where("a = 1 AND s.x = 2")._jdf.queryExecution().executedPlan().toString()
+    plan = execution_of(scan(spark, files, "t").where("a = 1 AND s.x = 2")).executedPlan().toString()
     assert "EqualTo(a,1)" in plan
     assert "EqualTo(s.x,2)" in plan
 

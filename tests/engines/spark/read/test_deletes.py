@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from catalog_lake import lake
+from jvm_calls import execution_of
 from pyspark.sql.types import IntegerType, StructField, StructType
 from spark_rows import assert_alike, scan
 
@@ -37,7 +38,7 @@ def fill(lake: Lake, *starts: int) -> None:
 def test_plan_uses_the_parametrized_delete_method(spark: SparkSession, files: Lake, way: str) -> None:
     fill(files, 0)
     files.run("DELETE FROM lake.t WHERE a < 20")
-    plan = str(scan(spark, files, "t")._jdf.queryExecution().analyzed().toString())
+    plan = str(execution_of(scan(spark, files, "t")).analyzed().toString())
     assert ("Join" in plan) == (way != "bits")
 
 
@@ -96,7 +97,7 @@ def test_many_delete_files_are_read_by_several_tasks(
     exchanged = {}
     for most in (3, 2):
         monkeypatch.setattr(scan_source, "_FEW_FILES", most)
-        plan = str(scan(spark, files, "t")._jdf.queryExecution().executedPlan().toString())
+        plan = str(execution_of(scan(spark, files, "t")).executedPlan().toString())
         exchanged[most] = "Exchange hashpartitioning(_groupingexpression" in plan
     assert exchanged == {3: False, 2: True}
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from jvm_calls import execution_of
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import LongType, StructField, StructType
 from spark_rows import scan
@@ -226,7 +227,7 @@ def test_scan_of_the_same_files_is_exchanged_once(spark: SparkSession, uris: lis
         sums.join(over(spark, uris).groupBy("id").count().limit(1), sums.k == 0)
     )
     joined.collect()
-    assert "ReusedExchange" in joined._jdf.queryExecution().executedPlan().toString()
+    assert "ReusedExchange" in execution_of(joined).executedPlan().toString()
 
 
 @pytest.mark.slow

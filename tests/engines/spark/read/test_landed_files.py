@@ -9,6 +9,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 from catalog_lake import lake
+from jvm_calls import execution_of
 from spark_changes import assert_changes_alike, changes
 from spark_rows import assert_alike, scan
 
@@ -254,7 +255,7 @@ def test_encryption_keys_are_not_in_the_plan_or_the_settings(spark: SparkSession
     keys = [plan.files[0].encryption_key, plan.files[0].delete_file and plan.files[0].delete_file.encryption_key]
     frame = scan(spark, encrypted, "t")
     assert frame.count() == 1
-    shown = str(plan) + frame._jdf.queryExecution().toString() + str(spark.sparkContext.getConf().getAll())
+    shown = str(plan) + execution_of(frame).toString() + str(spark.sparkContext.getConf().getAll())
     assert all(key and key not in shown for key in keys)
 
 
@@ -310,7 +311,7 @@ def test_files_that_duckdb_reads_are_large_for_spark(spark: SparkSession, vector
     vectors.run("DELETE FROM lake.t WHERE a = 1")
     frame = scan(spark, vectors, "t")
     size = sum(file.file_size_bytes for file in plan_scan(vectors.reader, "t", vectors.newest).files)
-    assert frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes() > size / 2
+    assert execution_of(frame).optimizedPlan().stats().sizeInBytes() > size / 2
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from jvm_calls import counted_calls
+from jvm_calls import counted_calls, execution_of, jvm_of
 from pyspark import SparkConf
 from spark_rows import access_to
 
@@ -115,7 +115,7 @@ HARMLESS = ("io.delta.sql.DeltaSparkSessionExtension", "org.apache.sedona.sql.Se
 
 def with_setting(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, key: str, value: str) -> None:
     """Sets a setting of the running application that can only be set at startup."""
-    configuration = SparkConf(_jvm=spark._jvm).setAll(spark.sparkContext.getConf().getAll())
+    configuration = SparkConf(_jvm=jvm_of(spark)).setAll(spark.sparkContext.getConf().getAll())
     monkeypatch.setattr(spark.sparkContext, "_conf", configuration.set(key, value))
 
 
@@ -174,13 +174,13 @@ def test_values_have_the_type_of_the_column(
     for predicate in (Comparison(kind, "=", value), In(kind, (value,))):
         filtered = frame.where(to_spark(predicate))
         assert filtered.count() == 1
-        assert "cast(x" not in filtered._jdf.queryExecution().optimizedPlan().toString().lower()
+        assert "cast(x" not in execution_of(filtered).optimizedPlan().toString().lower()
 
 
 def condition(spark: SparkSession, predicate: Predicate, kind: str) -> str:
     """The filter as Spark shows it."""
     frame = spark.range(1).selectExpr(f"CAST(NULL AS {kind}) AS x").where(to_spark(predicate))
-    return str(frame._jdf.queryExecution().analyzed().toString())
+    return str(execution_of(frame).analyzed().toString())
 
 
 def test_only_old_dates_and_times_are_compared_as_numbers(spark: SparkSession) -> None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from jvm_calls import counted_calls
+from jvm_calls import counted_calls, jvm_of
+from lake_parts import catalog_of
 
 from lakeconf.catalog.data_file import DataFile, NameMapping
 from lakeconf.catalog.pruning.scan_plan import ScanPlan, plan_scan
@@ -55,7 +56,7 @@ def rows(spark: SparkSession) -> DataFrame:
 
 
 def plan_of(lake: lakeconf.Lake, table: str = "t", columns: list[str] | None = None) -> ScanPlan:
-    return plan_scan(lake._session.reader, table, lake.snapshots()[-1].snapshot_id, columns)
+    return plan_scan(catalog_of(lake), table, lake.snapshots()[-1].snapshot_id, columns)
 
 
 def registered(plan: ScanPlan) -> list[tuple[str, int]]:
@@ -274,8 +275,7 @@ def test_lists_of_old_writers_are_no_lists(spark: SparkSession, tmp_path: Path) 
 
 def write_schema(spark: SparkSession, schema: str, path: Path) -> None:
     """Writes a file without rows that has a schema of Parquet."""
-    assert spark._jvm is not None
-    jvm = spark._jvm
+    jvm = jvm_of(spark)
     configuration = spark.sparkContext._jsc.hadoopConfiguration()
     configuration.set("parquet.example.schema", schema)
     target = jvm.org.apache.hadoop.fs.Path(f"file://{path}")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import ended_session
 import narwhals as nw
 import pytest
+from jvm_calls import jvm_of
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
@@ -101,7 +102,7 @@ def test_errors_of_spark_are_translated(storage: LakeStorage, request_: StagingR
 
 
 def test_errors_of_java_name_their_reason(spark: SparkSession, storage: LakeStorage, request_: StagingRequest) -> None:
-    jvm: Any = spark._jvm
+    jvm: Any = jvm_of(spark)
     with pytest.raises(SparkError) as found, storage.removed_after_errors(request_):
         jvm.java.lang.Class.forName("no.Such")
     reason = "java.lang.ClassNotFoundException: no.Such"
