@@ -29,17 +29,17 @@ from lakeconf.inspection.diff import compare
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from catalog_lake import Lake
+    from catalog_lake import AttachedLake
 
     import lakeconf
 
 
-def column(source: Lake, name: str, version: int | None = None) -> Column:
+def column(source: AttachedLake, name: str, version: int | None = None) -> Column:
     table = load_table(source.reader, "t", source.newest if version is None else version)
     return next(found for found in table.columns if found.name == name)
 
 
-def test_table_has_its_columns_and_nested_fields(source: Lake) -> None:
+def test_table_has_its_columns_and_nested_fields(source: AttachedLake) -> None:
     source.run(
         "CREATE TABLE lake.t (a INTEGER NOT NULL, b DECIMAL(10,2) DEFAULT 1.50, s STRUCT(x INTEGER, y VARCHAR[]), "
         "m MAP(VARCHAR, BIGINT))"
@@ -56,7 +56,7 @@ def test_table_has_its_columns_and_nested_fields(source: Lake) -> None:
     assert all(child.nullable for child in (*s.children, *m.children))
 
 
-def test_added_and_renamed_nested_fields_are_always_nullable(source: Lake) -> None:
+def test_added_and_renamed_nested_fields_are_always_nullable(source: AttachedLake) -> None:
     source.run(
         "CREATE TABLE lake.t (s STRUCT(x INTEGER), l STRUCT(y INTEGER)[])",
         "ALTER TABLE lake.t ADD COLUMN s.z INTEGER",
@@ -68,7 +68,7 @@ def test_added_and_renamed_nested_fields_are_always_nullable(source: Lake) -> No
     assert [(child.name, child.nullable) for child in elements.children] == [("y", True), ("r", True)]
 
 
-def test_dropped_and_readded_column_is_a_new_column(source: Lake) -> None:
+def test_dropped_and_readded_column_is_a_new_column(source: AttachedLake) -> None:
     source.run("CREATE TABLE lake.t (a INTEGER, b INTEGER)", "INSERT INTO lake.t VALUES (1, 2)")
     old = column(source, "b")
     assert not column(source, "b").former_types
@@ -79,7 +79,7 @@ def test_dropped_and_readded_column_is_a_new_column(source: Lake) -> None:
     assert column(source, "a").name_is_unique
 
 
-def test_columns_include_later_names_and_types(source: Lake) -> None:
+def test_columns_include_later_names_and_types(source: AttachedLake) -> None:
     source.run("CREATE TABLE lake.t (a INTEGER, b INTEGER, c FLOAT, s STRUCT(x INTEGER), u STRUCT(x INTEGER))")
     first = source.newest
     assert all(column(source, name, first).name_is_unique for name in "abc")
@@ -95,7 +95,7 @@ def test_columns_include_later_names_and_types(source: Lake) -> None:
     assert [column(source, name).children[0].name_is_unique for name in "ru"] == [False, True]
 
 
-def test_renamed_table_is_found_by_its_name_at_the_snapshot(source: Lake) -> None:
+def test_renamed_table_is_found_by_its_name_at_the_snapshot(source: AttachedLake) -> None:
     source.run("CREATE TABLE lake.t (a INTEGER)")
     first = source.newest
     source.run("ALTER TABLE lake.t RENAME TO t9", "CREATE TABLE lake.t (b INTEGER)")
@@ -109,7 +109,7 @@ def test_renamed_table_is_found_by_its_name_at_the_snapshot(source: Lake) -> Non
         load_table(source.reader, "t9", first)
 
 
-def test_partitioning_at_each_snapshot(source: Lake) -> None:
+def test_partitioning_at_each_snapshot(source: AttachedLake) -> None:
     source.run("CREATE TABLE lake.t (a INTEGER, d TIMESTAMP)")
     plain = source.newest
     source.run("ALTER TABLE lake.t SET PARTITIONED BY (a, year(d), bucket(4, a))")
@@ -124,7 +124,7 @@ def test_partitioning_at_each_snapshot(source: Lake) -> None:
     )
 
 
-def test_names_can_be_qualified_quoted_and_in_any_case(source: Lake) -> None:
+def test_names_can_be_qualified_quoted_and_in_any_case(source: AttachedLake) -> None:
     source.run('CREATE SCHEMA lake."my.schema"', 'CREATE TABLE lake."my.schema"."a ""b""" (a INTEGER)')
     source.run('CREATE TABLE lake."T" (a INTEGER)')
     found = load_table(source.reader, '"MY.schema"."a ""b"""', source.newest)
@@ -137,32 +137,32 @@ def test_names_can_be_qualified_quoted_and_in_any_case(source: Lake) -> None:
     assert tables(source.reader, 0) == ()
 
 
-def test_error_for_an_unknown_table_suggests_a_similar_name(local: Lake) -> None:
-    local.run("CREATE SCHEMA lake.raw", "CREATE TABLE lake.raw.events (a INTEGER)")
+def test_error_for_an_unknown_table_suggests_a_similar_name(file_lake: AttachedLake) -> None:
+    file_lake.run("CREATE SCHEMA lake.raw", "CREATE TABLE lake.raw.events (a INTEGER)")
     with pytest.raises(TableNotFoundError, match=r"no table 'raw.event' at version 2(.|\n)*\"raw.events\""):
-        load_table(local.reader, "raw.event", 2)
+        load_table(file_lake.reader, "raw.event", 2)
     with pytest.raises(TableNotFoundError, match=r"no table 'main.events'(.|\n)*\"raw.events\""):
-        load_table(local.reader, "events", 2)
+        load_table(file_lake.reader, "events", 2)
     with pytest.raises(SnapshotNotFoundError):
-        load_table(local.reader, "raw.events", 99)
+        load_table(file_lake.reader, "raw.events", 99)
 
 
-def test_view_and_macro_are_rejected_with_a_query_for_duckdb(local: Lake) -> None:
-    local.run("CREATE MACRO lake.twice(x) AS TABLE SELECT 2 * x AS y")
+def test_view_and_macro_are_rejected_with_a_query_for_duckdb(file_lake: AttachedLake) -> None:
+    file_lake.run("CREATE MACRO lake.twice(x) AS TABLE SELECT 2 * x AS y")
     with pytest.raises(UnsupportedError, match=r"main\.twice is a macro(.|\n)*FROM \"lake\"\.\"main\"\.\"twice\""):
-        load_table(local.reader, "twice", local.newest)
-    local.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (7)")
-    local.run('CREATE VIEW lake."my view" AS SELECT a + 1 AS b FROM lake.t')
+        load_table(file_lake.reader, "twice", file_lake.newest)
+    file_lake.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (7)")
+    file_lake.run('CREATE VIEW lake."my view" AS SELECT a + 1 AS b FROM lake.t')
     with pytest.raises(UnsupportedError, match=r"main\.my view is a view") as raised:
-        load_table(local.reader, '"my view"', local.newest)
+        load_table(file_lake.reader, '"my view"', file_lake.newest)
     statement = str(raised.value.hint).removeprefix("run it in DuckDB: ")
-    assert local.rows(statement) == [(8,)]
+    assert file_lake.rows(statement) == [(8,)]
     with pytest.raises(TableNotFoundError):
-        load_table(local.reader, '"my view"', local.newest - 1)
+        load_table(file_lake.reader, '"my view"', file_lake.newest - 1)
 
 
 def test_all_tables_are_the_tables_loaded_by_name_in_a_fixed_number_of_queries(
-    source: Lake, monkeypatch: pytest.MonkeyPatch
+    source: AttachedLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A catalog on a server may be far away, and a lake may have hundreds of tables."""
     counts: list[int] = []

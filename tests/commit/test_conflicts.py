@@ -224,7 +224,7 @@ Rows = list[tuple[Any, ...]]
 START: Rows = [(1, 1), (2, 2), (3, 3), (4, 4)]
 
 
-class Write(NamedTuple):
+class TwinWrite(NamedTuple):
     """A write with lakeconf, the same write in plain SQL, and its effect on the rows."""
 
     run: Callable[[Lake, str], object]
@@ -244,7 +244,7 @@ def add_column(lake: Lake, name: str) -> None:
     lake.table(name).evolve(add={"note": "VARCHAR"}, promote={"price": "DECIMAL(38, 0)"})
 
 
-UPDATE = Write(
+UPDATE = TwinWrite(
     lambda lake, name: lake.table(name).update({"price": 30}, "id = 3"),
     (),
     lambda rows: [(key, 30 if key == 3 else price) for key, price in rows],
@@ -252,40 +252,40 @@ UPDATE = Write(
 OURS = {
     "update": UPDATE,
     "update after a read": UPDATE,
-    "computed update": Write(
+    "computed update": TwinWrite(
         lambda lake, name: lake.table(name).update({"price": nw.col("price") * 10}, "id <= 3"),
         (),
         lambda rows: [(key, 10 * price if key <= 3 else price) for key, price in rows],
     ),
-    "evolve": Write(add_column, (), lambda rows: [(key, Decimal(price), None) for key, price in rows]),
+    "evolve": TwinWrite(add_column, (), lambda rows: [(key, Decimal(price), None) for key, price in rows]),
 }
 OTHERS = {
-    "append": Write(
+    "append": TwinWrite(
         lambda lake, name: lake.table(name).append(frame(5, 6)),
         ("INSERT INTO {} VALUES (5, 5), (6, 6)",),
         lambda rows: [*rows, (5, 5), (6, 6)],
     ),
-    "overwrite": Write(
+    "overwrite": TwinWrite(
         lambda lake, name: lake.table(name).overwrite(frame(3, 8)),
         ("BEGIN", "DELETE FROM {}", "INSERT INTO {} VALUES (3, 3), (8, 8)", "COMMIT"),
         lambda _: [(3, 3), (8, 8)],
     ),
-    "delete": Write(
+    "delete": TwinWrite(
         lambda lake, name: lake.table(name).delete("id = 1"),
         ("DELETE FROM {} WHERE id = 1",),
         lambda rows: [row for row in rows if row[0] != 1],
     ),
-    "update": Write(
+    "update": TwinWrite(
         lambda lake, name: lake.table(name).update({"price": 7}, "id = 3"),
         ("UPDATE {} SET price = 7 WHERE id = 3",),
         lambda rows: [(key, 7 if key == 3 else price) for key, price in rows],
     ),
-    "evolve": Write(
+    "evolve": TwinWrite(
         lambda lake, name: lake.table(name).evolve(rename={"id": "key"}),
         ("ALTER TABLE {} RENAME COLUMN id TO key",),
         lambda rows: rows,
     ),
-    "compact": Write(
+    "compact": TwinWrite(
         lambda lake, _: lake.maintenance.compact(),
         ("CALL ducklake_merge_adjacent_files('dev', '{}')",),
         lambda rows: rows,

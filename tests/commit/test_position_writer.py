@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from catalog_lake import Lake as Source
+    from catalog_lake import AttachedLake
     from pyspark.sql import SparkSession
 
     import lakeconf
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
 COUNT = 3_000_000
 
 
-def one_file(lake: Source, count: int) -> None:
+def one_file(lake: AttachedLake, count: int) -> None:
     lake.run("CALL lake.set_option('data_inlining_row_limit', 0)")
     lake.run(f"CREATE TABLE lake.t AS SELECT i FROM range({count}) AS r(i)")
 
 
-def written(lake: Source, positions: str, count: int) -> PositionFile:
+def written(lake: AttachedLake, positions: str, count: int) -> PositionFile:
     """The file of positions of the only data file of the table."""
     info, folder = load_table(lake.reader, "t", lake.newest), f"{lake.folder}/data/main/t/new folder/"
     (file,) = plan_delete(lake.reader, info, None).files
@@ -58,17 +58,17 @@ def written(lake: Source, positions: str, count: int) -> PositionFile:
 @pytest.mark.parametrize("most", [500_000, 7])
 @pytest.mark.parametrize("earlier", [True, False])
 def test_positions_are_sorted_with_the_earlier_ones(
-    usual: Source, monkeypatch: pytest.MonkeyPatch, most: int, *, earlier: bool
+    inlining_lake: AttachedLake, monkeypatch: pytest.MonkeyPatch, most: int, *, earlier: bool
 ) -> None:
     monkeypatch.setattr(position_files, "SORTED_IN_MEMORY", most)
-    one_file(usual, 100)
+    one_file(inlining_lake, 100)
     if earlier:
-        usual.run("DELETE FROM lake.t WHERE i IN (1, 99)", "DELETE FROM lake.t WHERE i = 7")
+        inlining_lake.run("DELETE FROM lake.t WHERE i IN (1, 99)", "DELETE FROM lake.t WHERE i = 7")
     positions = "SELECT file_row_number AS pos FROM lake.t WHERE i % 3 = 0 ORDER BY pos"
-    ((count,),) = usual.rows(f"SELECT count(*) FROM ({positions})")
-    file = written(usual, positions, count)
-    rows = usual.rows(f"SELECT * FROM '{file.path}'")
-    newest = usual.newest
+    ((count,),) = inlining_lake.rows(f"SELECT count(*) FROM ({positions})")
+    file = written(inlining_lake, positions, count)
+    rows = inlining_lake.rows(f"SELECT * FROM '{file.path}'")
+    newest = inlining_lake.newest
     new = [(file.data_file.path, number, newest + 1) for number in range(0, 99, 3)]
     old = [
         (file.data_file.path, 1, newest - 1),
@@ -78,32 +78,32 @@ def test_positions_are_sorted_with_the_earlier_ones(
     every = [(file.data_file.path, number) for number in range(0, 100, 3)]
     assert rows == (sorted([*new, *old], key=lambda row: row[1]) if earlier else every)
     assert file.row_count == len(rows)
-    ids = usual.rows(f"SELECT field_id FROM parquet_schema('{file.path}') WHERE type IS NOT NULL")
+    ids = inlining_lake.rows(f"SELECT field_id FROM parquet_schema('{file.path}') WHERE type IS NOT NULL")
     assert [number for (number,) in ids] == [2147483646, 2147483645, 2147483539][: len(rows[0])]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("earlier", [0, 300_000])
-def test_memory_does_not_grow_with_the_number_of_positions(usual: Source, earlier: int) -> None:
+def test_memory_does_not_grow_with_the_number_of_positions(inlining_lake: AttachedLake, earlier: int) -> None:
     """COPY would keep row groups of the source in memory until their turn; a sort of all positions needs 150 MB.
 
     That of their names, too, would need more memory, because the path of the data file is long.
     """
-    folder = usual.folder / ("long" * 50)
+    folder = inlining_lake.folder / ("long" * 50)
     folder.mkdir()
-    usual.run("CALL lake.set_option('data_inlining_row_limit', 0)", "CREATE TABLE lake.t (i BIGINT)")
+    inlining_lake.run("CALL lake.set_option('data_inlining_row_limit', 0)", "CREATE TABLE lake.t (i BIGINT)")
     path = f"{folder}/one.parquet"
-    usual.run(f"COPY (FROM range({COUNT}) AS r(i)) TO '{path}' (FORMAT parquet, ROW_GROUP_SIZE {COUNT})")
-    usual.run(f"CALL ducklake_add_data_files('lake', 't', '{path}')")
+    inlining_lake.run(f"COPY (FROM range({COUNT}) AS r(i)) TO '{path}' (FORMAT parquet, ROW_GROUP_SIZE {COUNT})")
+    inlining_lake.run(f"CALL ducklake_add_data_files('lake', 't', '{path}')")
     if earlier:
-        usual.run(f"DELETE FROM lake.t WHERE i % 10 = 0 AND i < {earlier * 10}")
+        inlining_lake.run(f"DELETE FROM lake.t WHERE i % 10 = 0 AND i < {earlier * 10}")
     positions = "SELECT file_row_number AS pos FROM lake.t WHERE i % 2 = 1"
-    usual.run("SET max_temp_directory_size = '0KB'", "SET memory_limit = '60MB'")
-    file = written(usual, positions, COUNT // 2)
-    usual.run("RESET memory_limit")
+    inlining_lake.run("SET max_temp_directory_size = '0KB'", "SET memory_limit = '60MB'")
+    file = written(inlining_lake, positions, COUNT // 2)
+    inlining_lake.run("RESET memory_limit")
     query = f"SELECT count(*), bool_and(pos > before) FROM (SELECT pos, lag(pos) OVER () AS before FROM '{file.path}')"
-    assert usual.rows(query) == [(COUNT // 2 + earlier, True)]
-    assert usual.rows(f"SELECT DISTINCT file_path FROM '{file.path}'") == [(path,)]
+    assert inlining_lake.rows(query) == [(COUNT // 2 + earlier, True)]
+    assert inlining_lake.rows(f"SELECT DISTINCT file_path FROM '{file.path}'") == [(path,)]
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from lakeconf.errors import CommitConflictError, CommitError, ConnectionFailed, 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from catalog_lake import Lake as CatalogLake
+    from catalog_lake import AttachedLake
     from servers import FaultProxy, PostgresServer
 
     from lakeconf import Lake, Store
@@ -301,13 +301,13 @@ def test_lost_reply_on_a_server_is_looked_up(
             assert files <= set(Path(data_path_of(lake)).rglob("*.parquet"))
 
 
-def test_these_tests_run_each_version_that_may_commit(usual: CatalogLake) -> None:
+def test_these_tests_run_each_version_that_may_commit(inlining_lake: AttachedLake) -> None:
     """After an upgrade: compare `COLUMNS` with the extension's source, and run `make prove` before adding a version."""
-    found = usual.rows("SELECT extension_version FROM duckdb_extensions() WHERE extension_name = 'ducklake'")
+    found = inlining_lake.rows("SELECT extension_version FROM duckdb_extensions() WHERE extension_name = 'ducklake'")
     assert {version for (version,) in found} == STAGED_COMMIT_VERSIONS
 
 
-def test_metadata_are_recognized_by_the_id_of_the_lake(usual: CatalogLake) -> None:
-    name, connection = usual.reader.metadata_database, usual.connection
-    assert is_metadata_of(connection, name, usual.reader.lake_id)
+def test_metadata_are_recognized_by_the_id_of_the_lake(inlining_lake: AttachedLake) -> None:
+    name, connection = inlining_lake.reader.metadata_database, inlining_lake.connection
+    assert is_metadata_of(connection, name, inlining_lake.reader.lake_id)
     assert not is_metadata_of(connection, name, "another lake")

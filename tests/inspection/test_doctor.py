@@ -92,14 +92,14 @@ def test_clock_and_settings_of_the_server(
     postgres_server.sql(f"ALTER DATABASE {database} SET idle_in_transaction_session_timeout = '5s'")
     for hours, status in ((0, "ok"), (0.05, "warning"), (1, "failed")):
 
-        class Wrong(dt.datetime):
+        class ShiftedClock(dt.datetime):
             difference = dt.timedelta(hours=hours)
 
             @classmethod
             def now(cls, tz: Any = None) -> Any:
                 return super().now(tz) + cls.difference
 
-        monkeypatch.setattr("lakeconf.inspection.doctor_lake.datetime", Wrong)
+        monkeypatch.setattr("lakeconf.inspection.doctor_lake.datetime", ShiftedClock)
         found = diagnosed(on_servers)
         assert found["clock"].status == status
         ends = "the server ends transactions that are idle for 5 s: a long commit would fail"

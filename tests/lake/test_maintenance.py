@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from catalog_lake import Lake as Catalog
+    from catalog_lake import AttachedLake
 
     from lakeconf import Lake, Store
 
@@ -275,28 +275,28 @@ def test_files_that_a_run_makes_obsolete_are_kept_for_the_age(two_files: Lake) -
 
 
 @pytest.fixture
-def source(usual: Catalog) -> Catalog:
+def source(inlining_lake: AttachedLake) -> AttachedLake:
     """A lake with the table `t`, which has three files of 100 rows."""
-    usual.run("CREATE TABLE lake.t (id BIGINT)")
-    usual.run(*(f"INSERT INTO lake.t FROM range({start}, {start + 100})" for start in (0, 100, 200)))
-    return usual
+    inlining_lake.run("CREATE TABLE lake.t (id BIGINT)")
+    inlining_lake.run(*(f"INSERT INTO lake.t FROM range({start}, {start + 100})" for start in (0, 100, 200)))
+    return inlining_lake
 
 
-def plan(source: Catalog) -> list[str]:
+def plan(source: AttachedLake) -> list[str]:
     return [str(one) for one in plan_compaction(source.reader)]
 
 
-def option(source: Catalog, name: str, value: str, table: str | None = None, schema: str = "main") -> None:
+def option(source: AttachedLake, name: str, value: str, table: str | None = None, schema: str = "main") -> None:
     where = "" if table is None else f", table_name => '{table}', schema => '{schema}'"
     source.run(f"CALL lake.set_option('{name}', '{value}'{where})")
 
 
-def compact(source: Catalog) -> None:
+def compact(source: AttachedLake) -> None:
     for function in ("flush_inlined_data", "rewrite_data_files", "merge_adjacent_files"):
         source.run(f"CALL ducklake_{function}('lake')")
 
 
-def test_small_files_of_one_schema_version_are_merged(source: Catalog) -> None:
+def test_small_files_of_one_schema_version_are_merged(source: AttachedLake) -> None:
     source.run(
         "CREATE TABLE lake.one (id BIGINT)", "INSERT INTO lake.one FROM range(100)", "CREATE TABLE lake.none (i INT)"
     )
@@ -309,7 +309,7 @@ def test_small_files_of_one_schema_version_are_merged(source: Catalog) -> None:
     assert plan(source) == []
 
 
-def test_files_of_the_target_size_are_not_merged(source: Catalog) -> None:
+def test_files_of_the_target_size_are_not_merged(source: AttachedLake) -> None:
     sizes = [size for (size,) in source.metadata("SELECT file_size_bytes FROM ducklake_data_file ORDER BY ALL")]
     for limit, expected in ((sizes[-1] + 1, 3), (sizes[0], 0)):
         option(source, "target_file_size", f"{limit}B")
@@ -323,7 +323,7 @@ def test_files_of_the_target_size_are_not_merged(source: Catalog) -> None:
     assert plan(source) == ["main.t: merge 3 small files"]
 
 
-def test_files_with_deleted_rows_are_rewritten_instead(source: Catalog) -> None:
+def test_files_with_deleted_rows_are_rewritten_instead(source: AttachedLake) -> None:
     option(source, "data_inlining_row_limit", "0")
     source.run("DELETE FROM lake.t WHERE id < 94", "DELETE FROM lake.t WHERE id BETWEEN 100 AND 194")
     assert plan(source) == ["main.t: rewrite 1 file with deleted rows"]
@@ -335,7 +335,7 @@ def test_files_with_deleted_rows_are_rewritten_instead(source: Catalog) -> None:
     assert plan(source) == ["main.t: rewrite 2 files with deleted rows"], "only files with deleted rows"
 
 
-def test_last_delete_file_counts(source: Catalog) -> None:
+def test_last_delete_file_counts(source: AttachedLake) -> None:
     option(source, "data_inlining_row_limit", "0")
     source.run("DELETE FROM lake.t WHERE id < 50", "DELETE FROM lake.t WHERE id < 99")
     assert plan(source) == ["main.t: rewrite 1 file with deleted rows, merge 2 small files"]
@@ -343,7 +343,7 @@ def test_last_delete_file_counts(source: Catalog) -> None:
     assert plan(source) == ["main.t: merge 3 small files"]
 
 
-def test_files_of_other_partitions_are_not_merged(source: Catalog) -> None:
+def test_files_of_other_partitions_are_not_merged(source: AttachedLake) -> None:
     source.run(
         "CREATE TABLE lake.p (id BIGINT, k INT)", "ALTER TABLE lake.p SET PARTITIONED BY (k)", "DROP TABLE lake.t"
     )
@@ -356,7 +356,7 @@ def test_files_of_other_partitions_are_not_merged(source: Catalog) -> None:
     assert source.metadata("SELECT count(*) FROM ducklake_data_file WHERE end_snapshot IS NULL") == [(4,)]
 
 
-def test_rows_and_deletes_in_the_catalog_are_flushed(source: Catalog) -> None:
+def test_rows_and_deletes_in_the_catalog_are_flushed(source: AttachedLake) -> None:
     source.run("DROP TABLE lake.t", "CREATE TABLE lake.held (id BIGINT)", "CREATE TABLE lake.deleted (id BIGINT)")
     source.run("INSERT INTO lake.held VALUES (1), (2), (3)", "DELETE FROM lake.held WHERE id = 1")
     source.run("INSERT INTO lake.deleted FROM range(100)", "DELETE FROM lake.deleted WHERE id = 5")
@@ -370,7 +370,7 @@ def test_rows_and_deletes_in_the_catalog_are_flushed(source: Catalog) -> None:
     assert plan(source) == []
 
 
-def test_tables_are_sorted_by_name_and_dropped_ones_are_left_out(source: Catalog) -> None:
+def test_tables_are_sorted_by_name_and_dropped_ones_are_left_out(source: AttachedLake) -> None:
     source.run("CREATE SCHEMA lake.a", 'CREATE SCHEMA lake."b.c"', "CREATE TABLE lake.gone (id BIGINT)")
     for table in ('"b.c".z', "a.z", "a.b", "main.gone"):
         source.run(f"CREATE TABLE IF NOT EXISTS lake.{table} (id BIGINT)")
@@ -391,7 +391,7 @@ def test_text_of_a_plan_names_only_what_changes() -> None:
         assert str(TableCompaction("t", *effect)) == text
 
 
-def test_rewritten_files_are_those_of_the_plan(source: Catalog) -> None:
+def test_rewritten_files_are_those_of_the_plan(source: AttachedLake) -> None:
     option(source, "rewrite_delete_threshold", "0.5")
     assert rewritten_files(source.reader) == []
     source.run("DELETE FROM lake.t WHERE id < 160")

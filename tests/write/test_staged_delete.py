@@ -10,7 +10,7 @@ import pytest
 from commit_hooks import at_staged_commit
 from lake_parts import catalog_of, session_of
 from local_stores import config_of, in_bucket, on_catalog, store_of
-from merge_cases import Outcome, committer, fetched, outcome_of, unknown_files
+from merge_cases import WriteOutcome, committer, fetched, outcome_of, unknown_files
 from plain_sql import plain_rows, run_plain
 from strength import PROVE
 
@@ -104,7 +104,7 @@ def test_twins_stay_equal(store: Store, spark: SparkSession, *, inlined: bool) -
         names = {twin: f"{twin}_{number}" for twin in ("public", "staged")}
         create(store, *names.values(), setup=(*SETUP, *(INLINED if inlined else ())))
         with store.open(spark) as lake:
-            found: dict[str, Outcome] = {}
+            found: dict[str, WriteOutcome] = {}
             history = {}
             for twin, name in names.items():
                 before = lake.refresh()

@@ -15,7 +15,7 @@ import pytest
 from commit_hooks import at_staged_commit
 from lake_parts import session_of
 from local_stores import on_catalog, store_of
-from merge_cases import OTHERS, Case, Outcome, commit_info, committer, fetched, merged, random_case, shown
+from merge_cases import OTHERS, Case, WriteOutcome, commit_info, committer, fetched, merged, random_case, shown
 from plain_sql import run_plain
 from strength import PROVE
 from twin_checks import check_partitions, filtered
@@ -69,11 +69,11 @@ def contents(lake: Lake, name: str, newest: int, version: int) -> list[str]:
     return sorted(shown(list(row)) for row in found)
 
 
-def without_ids(outcome: Outcome) -> Outcome:
+def without_ids(outcome: WriteOutcome) -> WriteOutcome:
     """An outcome after maintenance: DuckLake loses ids of updated rows, and does not pair the images of updates."""
     feed = [row.replace("update_preimage", "delete").replace("update_postimage", "insert") for row in outcome.feed]
     feed = sorted(row.partition(", ")[2] for row in feed)
-    return Outcome({}, sorted([*outcome.kept.values(), *outcome.new]), feed, outcome.error)
+    return WriteOutcome({}, sorted([*outcome.kept.values(), *outcome.new]), feed, outcome.error)
 
 
 def flushed(lake: Lake, name: str) -> bool:

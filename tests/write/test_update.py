@@ -15,7 +15,7 @@ import narwhals as nw
 import pytest
 from lake_parts import session_of
 from local_stores import on_catalog, store_of
-from merge_cases import OTHERS, Outcome, commit_info, committer, fetched, outcome_of, random_case
+from merge_cases import OTHERS, WriteOutcome, commit_info, committer, fetched, outcome_of, random_case
 from plain_sql import run_plain
 from strength import PROVE
 from twin_checks import check_partitions, filtered
@@ -76,7 +76,7 @@ def test_twins_stay_equal(store: Store, spark: SparkSession) -> None:
                     connection.execute(statement.replace("§", name))
         updates = [(random_update(random, case.columns), random.choice(CONDITIONS)) for _ in range(2)]
         with store.open(spark) as lake:
-            found: dict[str, list[Outcome]] = {}
+            found: dict[str, list[WriteOutcome]] = {}
             for twin, name in names.items():
                 session_of(lake).committer = twin
                 found[twin] = []

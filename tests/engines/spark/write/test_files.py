@@ -24,7 +24,7 @@ from lakeconf.sql import exact_paths
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from catalog_lake import Lake as Catalog
+    from catalog_lake import AttachedLake
     from pyspark.sql import SparkSession
 
     from lakeconf import Lake
@@ -262,11 +262,11 @@ TABLE = TableInfo(2, "s", "t", (), "/data/s/t/")
 
 
 @pytest.fixture
-def writer(usual: Catalog) -> Iterator[Connection]:
+def writer(inlining_lake: AttachedLake) -> Iterator[Connection]:
     """A connection whose default database is the lake."""
-    usual.run("CREATE SCHEMA lake.s", "CREATE TABLE lake.s.t (a INTEGER)", "CREATE TABLE lake.s.u (a INTEGER)")
-    usual.run("CREATE SCHEMA lake.r", "CREATE TABLE lake.r.t (a INTEGER)")
-    with usual.connection.cursor() as cursor:
+    inlining_lake.run("CREATE SCHEMA lake.s", "CREATE TABLE lake.s.t (a INTEGER)", "CREATE TABLE lake.s.u (a INTEGER)")
+    inlining_lake.run("CREATE SCHEMA lake.r", "CREATE TABLE lake.r.t (a INTEGER)")
+    with inlining_lake.connection.cursor() as cursor:
         cursor.execute("USE lake")
         yield cursor
 
@@ -328,19 +328,19 @@ def test_sizes_that_the_lake_has(writer: Connection, text: str, size: int) -> No
     assert rows_per_file(writer, text) == size
 
 
-def test_sizes_that_are_texts_in_the_catalog(usual: Catalog, writer: Connection) -> None:
+def test_sizes_that_are_texts_in_the_catalog(inlining_lake: AttachedLake, writer: Connection) -> None:
     sizes = {"1.5 KiB": 1536, " 2 k ": 2000, "2kib": 2048, "3M": 3_000_000, "1MiB": 1 << 20}
     sizes |= {"1G": 10**9, "1TiB": 1 << 40, "10iB": 10}
     set_option(writer, "target_file_size", "1KB")
     for text, size in sizes.items():
-        usual.metadata(f"UPDATE ducklake_metadata SET value = '{text}' WHERE key = 'target_file_size'")
+        inlining_lake.metadata(f"UPDATE ducklake_metadata SET value = '{text}' WHERE key = 'target_file_size'")
         assert parquet_options(writer, TABLE, 1)["maxRecordsPerFile"] == str(size), text
 
 
 @pytest.mark.parametrize("text", ["", "big", "10 PB", "-5", "5MB!"])
-def test_text_that_is_no_size_is_rejected(usual: Catalog, writer: Connection, text: str) -> None:
+def test_text_that_is_no_size_is_rejected(inlining_lake: AttachedLake, writer: Connection, text: str) -> None:
     set_option(writer, "target_file_size", "1KB")
-    usual.metadata(f"UPDATE ducklake_metadata SET value = '{text}' WHERE key = 'target_file_size'")
+    inlining_lake.metadata(f"UPDATE ducklake_metadata SET value = '{text}' WHERE key = 'target_file_size'")
     with pytest.raises(UnsupportedError) as refused:
         parquet_options(writer, TABLE, 8)
     assert refused.value.message == f"the lake's option target_file_size is {text!r}, which is not a size"
