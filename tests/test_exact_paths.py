@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import duckdb
 import pyarrow as pa
 import pytest
+from lake_parts import catalog_of
 from source_tree import sources
 
 import lakeconf
@@ -117,6 +118,6 @@ def test_lake_below_a_prefix_that_looks_like_a_pattern(s3_server: S3Server, tmp_
         with store(prefix).open() as lake:
             lake.maintenance.expire_snapshots(older_than=timedelta(0), force=True)
             assert lake.maintenance.cleanup(older_than=timedelta(0), force=True)
-            found = lake._session.reader.connection.rows(listing_sql(f"s3://{bucket}/{prefix}/", "**"))
+            found = catalog_of(lake).connection.rows(listing_sql(f"s3://{bucket}/{prefix}/", "**"))
         assert len(found) == len(s3_server.objects(bucket, prefix)) > 3
     assert [step for step in diagnose(store(PREFIX)) if step.status == "failed"] == []

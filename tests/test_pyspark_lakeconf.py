@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from jvm_calls import execution_of
 from local_stores import in_bucket
 from pyspark.errors import PySparkException
 from pyspark.sql import functions
@@ -112,7 +113,7 @@ def test_plans_and_logs_contain_no_secret(
         lake.create_table("raw.events", {"id": "BIGINT"}).append([{"id": 42}])
     frame = source_of(spark, tmp_path).load()
     assert frame.collect() == [(42,)]
-    texts = [frame._jdf.queryExecution().toString(), *(path.read_text() for path in spark_event_log.rglob("events*"))]
+    texts = [execution_of(frame).toString(), *(path.read_text() for path in spark_event_log.rglob("events*"))]
     assert any(re.search(r"BatchScan lakeconf", text) for text in texts[1:])
     assert not any(s3_server.keys.secret in text for text in texts)
 

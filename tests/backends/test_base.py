@@ -16,7 +16,7 @@ from lakeconf.sql import Attach, CreateSecret, Value
 NAMES = StoreNames("dev", "lake")
 
 
-class Catalog(MetadataBackend):
+class LeastCatalog(MetadataBackend):
     """A catalog with nothing but what the contract requires."""
 
     type: Literal["catalog"] = "catalog"
@@ -53,7 +53,7 @@ class Folder(StorageBackend):
 
 def refusal(**fields: Any) -> str:
     with pytest.raises(ValidationError) as raised:
-        Catalog(place="p", **fields)
+        LeastCatalog(place="p", **fields)
     (error,) = raised.value.errors(include_url=False, include_input=False)
     return error["msg"].removeprefix("Value error, ")
 
@@ -61,7 +61,7 @@ def refusal(**fields: Any) -> str:
 @pytest.mark.parametrize("field", [{"plase": "x"}, {"place": 1}, {"place": b"x"}])
 def test_unknown_keys_and_values_of_another_type_are_refused(field: dict[str, Any]) -> None:
     with pytest.raises(ValidationError) as raised:
-        Catalog.model_validate({"place": "p", **field})
+        LeastCatalog.model_validate({"place": "p", **field})
     assert "input_value" not in str(raised.value)
 
 
@@ -83,16 +83,16 @@ def test_parameter_that_is_a_field_or_given_twice_is_refused() -> None:
 )
 def test_credentials_in_a_shown_value_are_refused_at_every_depth(fields: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match="contains a user or a password: use separate keys for them") as raised:
-        Catalog.model_validate({"place": "p", **fields})
+        LeastCatalog.model_validate({"place": "p", **fields})
     assert "planted" not in str(raised.value)
     assert next(iter(fields)) in str(raised.value)
 
 
 def test_paths_numbers_and_secrets_may_look_like_credentials_and_secrets_are_found_at_every_depth() -> None:
-    backend = Catalog(place="p", path="/a://b@c", keys=[1, None, Secret("x://u@h")])
+    backend = LeastCatalog(place="p", path="/a://b@c", keys=[1, None, Secret("x://u@h")])
     assert backend.path == "/a://b@c"
     one, other, third = Secret("1"), Secret("2"), Secret("3")
-    backend = Catalog(place="p", keys=[one, "x", {"a": {"b": other}}, (third,), 1])
+    backend = LeastCatalog(place="p", keys=[one, "x", {"a": {"b": other}}, (third,), 1])
     assert backend.secrets_held() == (one, other, third)
 
 
@@ -112,14 +112,14 @@ def attached(
 
 
 def test_small_writes_are_files_unless_the_option_says_otherwise() -> None:
-    assert attached(Catalog(place="p")) == ({"metadata_path": "p/dev"}, {"data_inlining_row_limit": 0})
-    assert attached(Catalog(place="p"), data_inlining_row_limit=9)[1] == {"data_inlining_row_limit": 9}
+    assert attached(LeastCatalog(place="p")) == ({"metadata_path": "p/dev"}, {"data_inlining_row_limit": 0})
+    assert attached(LeastCatalog(place="p"), data_inlining_row_limit=9)[1] == {"data_inlining_row_limit": 9}
     given: dict[str, Value] = {"data_inlining_row_limit": 5, "meta_busy_timeout": 1, "meta_journal_mode": "DELETE"}
     assert attached(SQLiteMetadata(uri="/c"), Folder(), **given)[1] == given
 
 
 def test_data_path_is_in_the_secret_with_the_encryption() -> None:
-    secret, attach = attached(Catalog(place="p"), Folder(), encrypted=True, read_only=True)
+    secret, attach = attached(LeastCatalog(place="p"), Folder(), encrypted=True, read_only=True)
     assert secret == {"metadata_path": "p/dev", "data_path": "az://container/folder/", "encrypted": True}
     assert attach == {"data_inlining_row_limit": 0, "read_only": True}
 

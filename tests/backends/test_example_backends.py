@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from example_backends import FOLDER, entry_points, write_metadata
+from example_backends import FOLDER, entry_points, forget_packages, write_metadata
 from source_tree import REPOSITORY
 
 import lakeconf
-from lakeconf.backends import registry
 from lakeconf.cli.app import run
 from lakeconf.config.config import validate
 from lakeconf.config.schema import json_schema
@@ -79,7 +78,7 @@ def test_json_schema_describes_the_example_backends() -> None:
 def test_two_packages_that_register_one_type_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_metadata(tmp_path, "another-package")
     monkeypatch.syspath_prepend(str(tmp_path))
-    registry._entry_points.cache_clear()
+    forget_packages()
     (problem,) = validate(config(type="azure", container="acme-lake", account_name="acme"))
     assert "several packages register 'azure'" in problem.message
     assert "another-package, lakeconf-example-backends" in problem.message

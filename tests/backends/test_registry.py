@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 METADATA, STORAGE = "lakeconf.metadata_backends", "lakeconf.storage_backends"
 
 
-class Shelf(SQLiteMetadata):
+class LocalShelf(SQLiteMetadata):
     """A backend of another package."""
 
 
@@ -56,7 +56,9 @@ class Leaky(LocalStorage):
 def register(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Registers entry points of one group, as `importlib.metadata` finds them."""
     module = ModuleType("third_party")
-    module.__dict__.update(Shelf=Shelf, Drawer=Drawer, Leaky=Leaky, instance=LocalStorage(path="/d"), function=print)
+    module.__dict__.update(
+        LocalShelf=LocalShelf, Drawer=Drawer, Leaky=Leaky, instance=LocalStorage(path="/d"), function=print
+    )
     monkeypatch.setitem(sys.modules, "third_party", module)
 
     def add(group: str, **targets: str) -> None:
@@ -78,14 +80,14 @@ def test_built_in_backend_has_its_type() -> None:
 def test_types_are_sorted_and_of_one_kind(register: Callable[..., None]) -> None:
     assert metadata_types() == ("duckdb", "motherduck", "postgres", "sqlite")
     assert storage_types() == ("gcs", "local", "r2", "s3")
-    register(METADATA, shelf="third_party:Shelf", duckdb="third_party:Shelf")
+    register(METADATA, shelf="third_party:LocalShelf", duckdb="third_party:LocalShelf")
     assert metadata_types() == ("duckdb", "motherduck", "postgres", "shelf", "sqlite")
     assert storage_types() == ("gcs", "local", "r2", "s3")
 
 
 def test_backend_of_another_package_is_found_in_its_group(register: Callable[..., None]) -> None:
-    register(METADATA, rack="third_party:Drawer", shelf="third_party:Shelf")
-    assert metadata_backend("shelf") is Shelf
+    register(METADATA, rack="third_party:Drawer", shelf="third_party:LocalShelf")
+    assert metadata_backend("shelf") is LocalShelf
     with pytest.raises(UnknownTypeError):
         storage_backend("shelf")
     register(STORAGE, drawer="third_party:Drawer")
@@ -111,7 +113,7 @@ def test_unknown_type_lists_the_known_ones(name: str, hint: str) -> None:
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        ("no_such_module:Shelf", "cannot be imported: No module named 'no_such_module'"),
+        ("no_such_module:LocalShelf", "cannot be imported: No module named 'no_such_module'"),
         ("third_party:Missing", "cannot be imported: module 'third_party' has no attribute 'Missing'"),
         ("third_party:Drawer", "is not a MetadataBackend"),
         ("third_party:instance", "is not a MetadataBackend"),
@@ -128,11 +130,11 @@ def test_target_that_is_no_backend_is_refused(target: str, message: str, registe
 def test_package_registers_a_type_twice_alike_or_as_a_built_in_one_in_vain(
     register: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    register(METADATA, shelf="third_party:Shelf")
+    register(METADATA, shelf="third_party:LocalShelf")
     twice = registry._entry_points(METADATA) * 2
     monkeypatch.setattr(registry, "_entry_points", lambda _group: twice)
-    assert metadata_backend("shelf") is Shelf
-    register(METADATA, sqlite="third_party:Shelf")
+    assert metadata_backend("shelf") is LocalShelf
+    register(METADATA, sqlite="third_party:LocalShelf")
     assert metadata_backend("sqlite") is SQLiteMetadata
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from catalog_lake import Lake
+    from catalog_lake import AttachedLake
 
     from lakeconf.catalog.changes_plan import ChangesPlan
 
@@ -36,7 +36,7 @@ OTHER = "CREATE OR REPLACE TABLE lake.other (a INTEGER)"
 FLUSH = "CALL ducklake_flush_inlined_data('lake')"
 
 
-def plan(source: Lake, since: int, until: int) -> ChangesPlan:
+def plan(source: AttachedLake, since: int, until: int) -> ChangesPlan:
     return plan_changes(source.reader, "t", since, until)
 
 
@@ -50,7 +50,7 @@ def deleted(found: ChangesPlan) -> list[int]:
 
 
 @pytest.fixture
-def inlining(tmp_path: Path) -> Iterator[Lake]:
+def inlining(tmp_path: Path) -> Iterator[AttachedLake]:
     """A lake that inlines small changes; the snapshots 2 and 3 insert the rows 1 and 2, and 3."""
     with lake("duckdb", tmp_path) as attached:
         attached.run("CREATE TABLE lake.t (a INTEGER)")
@@ -58,13 +58,13 @@ def inlining(tmp_path: Path) -> Iterator[Lake]:
         yield attached
 
 
-@pytest.mark.parametrize("source", ["three", "inlining"])
+@pytest.mark.parametrize("source", ["three_files", "inlining"])
 @pytest.mark.parametrize("statement", ["DELETE FROM lake.t", "UPDATE lake.t SET a = a + 1"])
 def test_changes_whose_deleted_rows_have_expired_are_refused(
     request: pytest.FixtureRequest, source: str, statement: str
 ) -> None:
     """The catalog forgets these rows: a delete would be lost, and an update would look like an insert."""
-    found: Lake = request.getfixturevalue(source)
+    found: AttachedLake = request.getfixturevalue(source)
     last = found.newest
     found.run(statement, OTHER)
     assert plan(found, last + 1, last + 2).since == last + 1
@@ -77,60 +77,62 @@ def test_changes_whose_deleted_rows_have_expired_are_refused(
     assert plan_changes(found.reader, "other", last + 2, last + 2).since == last + 2
 
 
-def test_delete_file_belongs_to_the_ranges_with_its_deletes(three: Lake) -> None:
-    three.run(*(f"DELETE FROM lake.t WHERE a = {row}" for row in (3, 15, 4)), OTHER)
+def test_delete_file_belongs_to_the_ranges_with_its_deletes(three_files: AttachedLake) -> None:
+    three_files.run(*(f"DELETE FROM lake.t WHERE a = {row}" for row in (3, 15, 4)), OTHER)
     # The file of the first delete also contains the third one.
     ranges = {(2, 4): [], (5, 5): [0], (6, 6): [0, 1], (5, 6): [0, 1], (7, 7): [0], (2, 7): [0, 1], (8, 8): []}
-    assert {(since, until): deleted(plan(three, since, until)) for since, until in ranges} == ranges
-    (only,) = plan(three, 5, 5).deletes
+    assert {(since, until): deleted(plan(three_files, since, until)) for since, until in ranges} == ranges
+    (only,) = plan(three_files, 5, 5).deletes
     ((delete_file, first),) = only.files
     assert (first, delete_file.delete_count, delete_file.format) == (5, 2, "parquet")
     assert (only.end_snapshot, only.inlined, only.is_rewritten, only.is_mixed) == (None, (), False, False)
-    assert inserted(plan(three, 5, 8)) == []
+    assert inserted(plan(three_files, 5, 8)) == []
 
 
-def test_removed_file_lost_its_rows_in_that_snapshot(three: Lake) -> None:
-    three.run("DELETE FROM lake.t WHERE a = 3", "DELETE FROM lake.t WHERE a < 10", "DELETE FROM lake.t WHERE a = 15")
-    assert [found.end_snapshot for found in plan(three, 5, 7).deletes] == [6, None]
-    assert [found.end_snapshot for found in plan(three, 6, 6).deletes] == [6]
-    assert [found.end_snapshot for found in plan(three, 5, 5).deletes] == [None]
-    assert deleted(plan(three, 7, 7)) == [1]
-    assert plan(three, 2, 4).deletes == ()
-    assert inserted(plan(three, 2, 7)) == [0, 1, 2]
+def test_removed_file_lost_its_rows_in_that_snapshot(three_files: AttachedLake) -> None:
+    three_files.run(
+        "DELETE FROM lake.t WHERE a = 3", "DELETE FROM lake.t WHERE a < 10", "DELETE FROM lake.t WHERE a = 15"
+    )
+    assert [found.end_snapshot for found in plan(three_files, 5, 7).deletes] == [6, None]
+    assert [found.end_snapshot for found in plan(three_files, 6, 6).deletes] == [6]
+    assert [found.end_snapshot for found in plan(three_files, 5, 5).deletes] == [None]
+    assert deleted(plan(three_files, 7, 7)) == [1]
+    assert plan(three_files, 2, 4).deletes == ()
+    assert inserted(plan(three_files, 2, 7)) == [0, 1, 2]
 
 
-def test_rewritten_file_loses_only_the_rows_that_were_deleted(three: Lake) -> None:
-    three.run("DELETE FROM lake.t WHERE a < 5", REWRITE, "DELETE FROM lake.t WHERE a = 7")
-    rewritten = plan(three, 2, 7)
+def test_rewritten_file_loses_only_the_rows_that_were_deleted(three_files: AttachedLake) -> None:
+    three_files.run("DELETE FROM lake.t WHERE a < 5", REWRITE, "DELETE FROM lake.t WHERE a = 7")
+    rewritten = plan(three_files, 2, 7)
     assert rewritten.compactions == (6,)
     assert inserted(rewritten) == [0, 1, 2]  # not the file of the rewrite
     assert [(found.end_snapshot, found.is_rewritten) for found in rewritten.deletes] == [(None, True), (None, False)]
-    assert inserted(plan(three, 6, 6)) == []
-    assert deleted(plan(three, 6, 6)) == []
-    assert len(deleted(plan(three, 7, 7))) == 1
-    assert plan(three, 7, 7).compactions == ()
+    assert inserted(plan(three_files, 6, 6)) == []
+    assert deleted(plan(three_files, 6, 6)) == []
+    assert len(deleted(plan(three_files, 7, 7))) == 1
+    assert plan(three_files, 7, 7).compactions == ()
 
 
-def test_merged_file_contains_rows_of_several_snapshots(three: Lake) -> None:
-    three.run(MERGE, "DELETE FROM lake.t WHERE a = 15")
-    (merged,) = plan(three, 4, 6).inserted.files
+def test_merged_file_contains_rows_of_several_snapshots(three_files: AttachedLake) -> None:
+    three_files.run(MERGE, "DELETE FROM lake.t WHERE a = 15")
+    (merged,) = plan(three_files, 4, 6).inserted.files
     assert (merged.record_count, merged.begin_snapshot) == (30, 2)
-    assert plan(three, 4, 6).compactions == (5,)
-    assert [len(inserted(plan(three, since, 6))) for since in (2, 4, 5, 6)] == [1, 1, 0, 0]
-    (deletes,) = plan(three, 6, 6).deletes
+    assert plan(three_files, 4, 6).compactions == (5,)
+    assert [len(inserted(plan(three_files, since, 6))) for since in (2, 4, 5, 6)] == [1, 1, 0, 0]
+    (deletes,) = plan(three_files, 6, 6).deletes
     assert deletes.is_mixed
-    assert [file.snapshot_filter for file in plan(three, 2, 3).inserted.files] == [3]
+    assert [file.snapshot_filter for file in plan(three_files, 2, 3).inserted.files] == [3]
 
 
-def test_name_of_a_table_does_not_make_a_snapshot_a_compaction(three: Lake) -> None:
+def test_name_of_a_table_does_not_make_a_snapshot_a_compaction(three_files: AttachedLake) -> None:
     for kind in ("merge_adjacent", "rewrite_delete"):
         new = f'CREATE TABLE lake."x,{kind}:1,""y" (a INTEGER)'
-        three.run("BEGIN", new, "INSERT INTO lake.t VALUES (1)", "COMMIT")
-        found = plan(three, three.newest, three.newest)
+        three_files.run("BEGIN", new, "INSERT INTO lake.t VALUES (1)", "COMMIT")
+        found = plan(three_files, three_files.newest, three_files.newest)
         assert (found.compactions, len(found.inserted.files)) == ((), 1)
 
 
-def test_delete_file_of_a_flush_may_have_deletes_of_later_snapshots(inlining: Lake) -> None:
+def test_delete_file_of_a_flush_may_have_deletes_of_later_snapshots(inlining: AttachedLake) -> None:
     inlining.run("DELETE FROM lake.t WHERE a = 1", "DELETE FROM lake.t WHERE a = 3", FLUSH)
     for since, until in ((4, 4), (5, 5), (4, 6)):
         (deletes,) = plan(inlining, since, until).deletes
@@ -139,57 +141,57 @@ def test_delete_file_of_a_flush_may_have_deletes_of_later_snapshots(inlining: La
     assert first.snapshot_filter == 2
 
 
-def test_deletion_vector_is_refused_only_where_it_matters(three: Lake) -> None:
-    three.run("DELETE FROM lake.t WHERE a = 3", f"UPDATE {METADATA}.ducklake_delete_file SET format = 'puffin'")
+def test_deletion_vector_is_refused_only_where_it_matters(three_files: AttachedLake) -> None:
+    three_files.run("DELETE FROM lake.t WHERE a = 3", f"UPDATE {METADATA}.ducklake_delete_file SET format = 'puffin'")
     with pytest.raises(UnsupportedError, match=r"\.parquet has a deletion vector, which does not record") as refused:
-        plan(three, 5, 5)
+        plan(three_files, 5, 5)
     assert refused.value.hint == "compare two snapshots of the table: lake.at(version=…).table(…).scan()"
-    assert inserted(plan(three, 2, 4)) == [0, 1, 2]
+    assert inserted(plan(three_files, 2, 4)) == [0, 1, 2]
 
 
-def test_two_delete_files_at_one_snapshot_are_refused(three: Lake) -> None:
-    three.run("DELETE FROM lake.t WHERE a = 3")
-    three.run(
+def test_two_delete_files_at_one_snapshot_are_refused(three_files: AttachedLake) -> None:
+    three_files.run("DELETE FROM lake.t WHERE a = 3")
+    three_files.run(
         f"INSERT INTO {METADATA}.ducklake_delete_file SELECT * REPLACE (99 AS delete_file_id, 7 AS begin_snapshot) "
         f"FROM {METADATA}.ducklake_delete_file",
         *[OTHER] * 2,
     )
     with pytest.raises(CatalogError) as refused:
-        plan(three, 5, 7)
+        plan(three_files, 5, 7)
     assert refused.value.message == (
         "the data file 0 of main.t has two delete files at version 7: two concurrent deletes damaged the table"
     )
     assert refused.value.hint == "read only changes before version 7"
-    assert deleted(plan(three, 5, 6)) == [0]
-    three.run(f"UPDATE {METADATA}.ducklake_delete_file SET end_snapshot = 7 WHERE begin_snapshot = 5")
-    assert deleted(plan(three, 5, 7)) == [0]
-    three.run(f"UPDATE {METADATA}.ducklake_delete_file SET end_snapshot = 8 WHERE begin_snapshot = 5")
+    assert deleted(plan(three_files, 5, 6)) == [0]
+    three_files.run(f"UPDATE {METADATA}.ducklake_delete_file SET end_snapshot = 7 WHERE begin_snapshot = 5")
+    assert deleted(plan(three_files, 5, 7)) == [0]
+    three_files.run(f"UPDATE {METADATA}.ducklake_delete_file SET end_snapshot = 8 WHERE begin_snapshot = 5")
     with pytest.raises(CatalogError):
-        plan(three, 5, 7)
+        plan(three_files, 5, 7)
 
 
-def changed(source: Lake, since: int, until: int, name: str = "t") -> list[dict[str, object]]:
+def changed(source: AttachedLake, since: int, until: int, name: str = "t") -> list[dict[str, object]]:
     rows = plan_changes_with_inlined_rows(source.reader, name, since, until)[1]
     return sorted(rows.to_pylist(), key=lambda row: (row[ROW_ID], row[BEGIN]))
 
 
 def test_flush_after_planning_is_a_retryable_error_and_the_plan_is_repeated(
-    usual: Lake, monkeypatch: pytest.MonkeyPatch
+    inlining_lake: AttachedLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usual.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1), (2)")
+    inlining_lake.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1), (2)")
     made = []
 
     def planned(*arguments: object) -> object:
         made.append(plan_changes(*arguments))  # type: ignore[arg-type]
         if len(made) == 1:
-            usual.run(FLUSH)
+            inlining_lake.run(FLUSH)
         return made[-1]
 
     monkeypatch.setattr("lakeconf.catalog.changes_plan.plan_changes", planned)
-    plan, rows = plan_changes_with_inlined_rows(usual.reader, "t", 2, 2)
+    plan, rows = plan_changes_with_inlined_rows(inlining_lake.reader, "t", 2, 2)
     assert (len(made), plan is made[1], len(plan.inserted.files), rows.num_rows) == (2, True, 1, 0)
     with pytest.raises(CatalogError, match="the plan has 2 inlined rows, but the catalog has 0") as moved:
-        changed_inlined_rows(usual.reader, made[0])
+        changed_inlined_rows(inlining_lake.reader, made[0])
     assert moved.value.retryable
 
 
@@ -202,51 +204,51 @@ def test_flush_after_planning_is_a_retryable_error_and_the_plan_is_repeated(
     ],
 )
 def test_column_that_hides_the_virtual_one_or_cannot_be_exported_needs_a_flush(
-    usual: Lake, column: str, reason: str
+    inlining_lake: AttachedLake, column: str, reason: str
 ) -> None:
-    usual.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1)")
-    usual.run(f"ALTER TABLE lake.t ADD COLUMN {column}")
-    assert changed(usual, 2, 2) == [{"a": 1, ROW_ID: 0, BEGIN: 2, END: None}]
+    inlining_lake.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1)")
+    inlining_lake.run(f"ALTER TABLE lake.t ADD COLUMN {column}")
+    assert changed(inlining_lake, 2, 2) == [{"a": 1, ROW_ID: 0, BEGIN: 2, END: None}]
     with pytest.raises(UnsupportedError) as refused:
-        changed(usual, 2, 3)
+        changed(inlining_lake, 2, 3)
     assert refused.value.message == f"the table main.t has inlined rows, {reason}"
     assert refused.value.hint == f"move them to a file: {FLUSH}"
-    usual.run(FLUSH)
-    assert changed(usual, 2, 3) == []
+    inlining_lake.run(FLUSH)
+    assert changed(inlining_lake, 2, 3) == []
 
 
-def test_row_of_an_expired_snapshot_is_refused(usual: Lake) -> None:
-    usual.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1)")
-    usual.run("CREATE TABLE lake.other (a INTEGER)", "DELETE FROM lake.t")
-    usual.run("CALL ducklake_expire_snapshots('lake', versions => [0, 1])")
-    assert changed(usual, 4, 4) == [{"a": 1, ROW_ID: 0, BEGIN: 2, END: 4}]
-    usual.run("CALL ducklake_expire_snapshots('lake', versions => [2])")
+def test_row_of_an_expired_snapshot_is_refused(inlining_lake: AttachedLake) -> None:
+    inlining_lake.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1)")
+    inlining_lake.run("CREATE TABLE lake.other (a INTEGER)", "DELETE FROM lake.t")
+    inlining_lake.run("CALL ducklake_expire_snapshots('lake', versions => [0, 1])")
+    assert changed(inlining_lake, 4, 4) == [{"a": 1, ROW_ID: 0, BEGIN: 2, END: 4}]
+    inlining_lake.run("CALL ducklake_expire_snapshots('lake', versions => [2])")
     with pytest.raises(UnsupportedError, match=r"inlined rows of main\.t were deleted in this range, but inserted in"):
-        changed(usual, 4, 4)
+        changed(inlining_lake, 4, 4)
 
 
 ALL = 2**63 - 1
 
 
 @pytest.fixture
-def inserts(local: Lake) -> Lake:
+def inserts(file_lake: AttachedLake) -> AttachedLake:
     """The table `t` with inserts in the snapshots 2 to 5."""
-    local.run("CREATE TABLE lake.t (a INTEGER)", *(f"INSERT INTO lake.t VALUES ({n})" for n in range(4)))
-    assert local.newest == 5
-    return local
+    file_lake.run("CREATE TABLE lake.t (a INTEGER)", *(f"INSERT INTO lake.t VALUES ({n})" for n in range(4)))
+    assert file_lake.newest == 5
+    return file_lake
 
 
-def test_query_quotes_names_and_refuses_a_column_of_the_change_feed(local: Lake) -> None:
-    local.run("""CREATE SCHEMA lake."o's" """, """CREATE TABLE lake."o's"."t'1" (a INTEGER)""")
-    query = changes_sql(local.reader, plan_changes(local.reader, """o's.t'1""", 1, 2))
+def test_query_quotes_names_and_refuses_a_column_of_the_change_feed(file_lake: AttachedLake) -> None:
+    file_lake.run("""CREATE SCHEMA lake."o's" """, """CREATE TABLE lake."o's"."t'1" (a INTEGER)""")
+    query = changes_sql(file_lake.reader, plan_changes(file_lake.reader, """o's.t'1""", 1, 2))
     assert query == f"FROM (FROM ducklake_table_changes('lake', 'o''s', 't''1', 1, 2) LIMIT {ALL})"
-    assert local.rows(query) == []
-    local.run("CREATE TABLE lake.t (a INTEGER, RowId INTEGER)")
+    assert file_lake.rows(query) == []
+    file_lake.run("CREATE TABLE lake.t (a INTEGER, RowId INTEGER)")
     with pytest.raises(UnsupportedError, match="a column 'RowId', which hides a column of the change feed"):
-        changes_sql(local.reader, plan_changes(local.reader, "t", local.newest, local.newest))
+        changes_sql(file_lake.reader, plan_changes(file_lake.reader, "t", file_lake.newest, file_lake.newest))
 
 
-def test_query_omits_rewrites_of_files(inserts: Lake) -> None:
+def test_query_omits_rewrites_of_files(inserts: AttachedLake) -> None:
     def changes() -> list[tuple[Any, ...]]:
         query = changes_sql(inserts.reader, plan_changes(inserts.reader, "t", 1, inserts.newest))
         return inserts.rows(f"SELECT snapshot_id, change_type, a FROM ({query}) ORDER BY ALL")
@@ -261,7 +263,7 @@ def test_query_omits_rewrites_of_files(inserts: Lake) -> None:
     assert len(before) == 4 + 100 + 89
 
 
-def test_deletes_that_duckdb_returns_wrongly_are_rejected(inserts: Lake) -> None:
+def test_deletes_that_duckdb_returns_wrongly_are_rejected(inserts: AttachedLake) -> None:
     plan, inlined = plan_changes(inserts.reader, "t", 1, 5), ((0, 3),)
     files = ((DeleteFile("/d", "parquet", 1, 1), 3),)
     for accepted in (

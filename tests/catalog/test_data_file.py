@@ -13,8 +13,9 @@ import hypothesis
 import hypothesis.strategies as st
 import narrow_lakes
 import pytest
-from catalog_lake import FILE_CATALOGS, Lake, duckdb_rows, lake, planned_rows
+from catalog_lake import FILE_CATALOGS, AttachedLake, duckdb_rows, lake, planned_rows
 from hypothesis import given, settings
+from lake_parts import catalog_of
 from narrow_lakes import COLUMNS, OPERATIONS, conditions
 from plain_sql import run_plain
 from random_lakes import LAKES, built, examples
@@ -48,7 +49,7 @@ TABLE = TableInfo(1, "main", "t", (), "/data/main/t/")
 ROW = ["f.parquet", True, "parquet", 10, 200, 5, 2, None, None, None, None, False]
 
 
-def loaded(source: Lake, version: int | None = None, ids: Sequence[int] | None = None) -> tuple[DataFile, ...]:
+def loaded(source: AttachedLake, version: int | None = None, ids: Sequence[int] | None = None) -> tuple[DataFile, ...]:
     at = source.newest if version is None else version
     table = load_table(source.reader, "t", at)
     with source.reader.transaction() as transaction:
@@ -73,16 +74,16 @@ def test_repr_shows_no_encryption_key() -> None:
     assert hidden not in repr((data_file, delete_file))
 
 
-def test_only_the_wanted_files_are_loaded(three: Lake) -> None:
-    three.run("DELETE FROM lake.t WHERE a IN (3, 15)")
+def test_only_the_wanted_files_are_loaded(three_files: AttachedLake) -> None:
+    three_files.run("DELETE FROM lake.t WHERE a IN (3, 15)")
     for wanted, found in (([], []), ([1], [1]), ([2, 0], [0, 2]), ([99], []), (range(0, 2000, 2), [0, 2])):
-        some = loaded(three, ids=list(wanted))
+        some = loaded(three_files, ids=list(wanted))
         assert [file.data_file_id for file in some] == found
-        assert some == tuple(file for file in loaded(three) if file.data_file_id in found)
+        assert some == tuple(file for file in loaded(three_files) if file.data_file_id in found)
 
 
 def groups(lake: lakeconf.Lake, table: str = "t") -> tuple[FileGroup, ...]:
-    reader = lake._session.reader
+    reader = catalog_of(lake)
     version = lake.refresh()
     return file_groups(reader, load_table(reader, table, version), version)
 
@@ -100,7 +101,7 @@ def test_files_of_a_partition_are_a_group(two_tables: lakeconf.Lake) -> None:
         (((0, None),), 1, 1),
     ]
     assert [group.partition_id is None for group in found] == [False, True, False, False]
-    assert found[0].folder == f"{load_table(lake._session.reader, 't', lake.snapshot_id).path}id=1/"
+    assert found[0].folder == f"{load_table(catalog_of(lake), 't', lake.snapshot_id).path}id=1/"
     assert sum(group.size for group in found) == sum(file.bytes for file in lake.table("t").files())
     assert [file.delete_file is None for group in found for file in group.files] == [True, True, False, False, True]
     assert FileGroup((*found[0].files, *found[2].files)).folder is None
@@ -293,7 +294,7 @@ def rows(plan: ScanPlan) -> Counter[tuple[object, ...]]:
         return Counter(connection.rows(_query([name_in_lake(column) for column in plan.columns], source)))
 
 
-def expected(source: Lake, plan: ScanPlan) -> Counter[tuple[object, ...]]:
+def expected(source: AttachedLake, plan: ScanPlan) -> Counter[tuple[object, ...]]:
     """The same rows, read in the lake."""
     table = f"lake.main.{identifier(plan.table.name)} AT (VERSION => {plan.snapshot_id})"
     with source.reader.lake_cursor() as cursor:
@@ -306,7 +307,7 @@ def _query(names: Iterable[str], source: str) -> str:
     return f"SELECT rowid, snapshot_id, filename, file_row_number, {columns} FROM {source}"
 
 
-def assert_alike(source: Lake, versions: Iterable[int] | None = None) -> list[ScanPlan]:
+def assert_alike(source: AttachedLake, versions: Iterable[int] | None = None) -> list[ScanPlan]:
     """Compares the table `t` at some snapshots, by default at all; returns the plans."""
     plans = []
     for version in source.versions() if versions is None else versions:
@@ -335,7 +336,7 @@ def _compare_random_lakes(
             seen["delete files"] += any(file.delete_file for file in plan.files)
 
 
-def test_deletion_vectors_are_applied(vectors: Lake) -> None:
+def test_deletion_vectors_are_applied(vectors: AttachedLake) -> None:
     vectors.run("CREATE TABLE lake.t AS SELECT range AS id FROM range(1000)", "DELETE FROM lake.t WHERE id % 3 = 0")
     (_, plan) = assert_alike(vectors)
     deletes = plan.files[0].delete_file
@@ -343,18 +344,20 @@ def test_deletion_vectors_are_applied(vectors: Lake) -> None:
     assert deletes.format == "puffin"
 
 
-def test_columns_that_look_like_virtual_ones_keep_their_values(usual: Lake) -> None:
-    usual.run('CREATE TABLE lake.t AS SELECT 7 AS filename, 8 AS rowid, \'x\' AS "a""b", 9 AS rows FROM range(50)')
-    plan = plan_scan(usual.reader, "t", usual.newest)
+def test_columns_that_look_like_virtual_ones_keep_their_values(inlining_lake: AttachedLake) -> None:
+    inlining_lake.run(
+        'CREATE TABLE lake.t AS SELECT 7 AS filename, 8 AS rowid, \'x\' AS "a""b", 9 AS rows FROM range(50)'
+    )
+    plan = plan_scan(inlining_lake.reader, "t", inlining_lake.newest)
     with connect() as connection:
         load_extension(connection, "ducklake")
         found = connection.rows(f"FROM {attach_partial_lake(connection, 'part', plan)}")
     assert found == [(7, 8, "x", 9)] * 50
 
 
-def test_many_files_need_several_statements(usual: Lake) -> None:
-    usual.run("CALL lake.set_option('data_inlining_row_limit', 0)", "CREATE TABLE lake.t AS SELECT 1 AS id")
-    plan = plan_scan(usual.reader, "t", usual.newest)
+def test_many_files_need_several_statements(inlining_lake: AttachedLake) -> None:
+    inlining_lake.run("CALL lake.set_option('data_inlining_row_limit', 0)", "CREATE TABLE lake.t AS SELECT 1 AS id")
+    plan = plan_scan(inlining_lake.reader, "t", inlining_lake.newest)
     (file,) = plan.files
     files = tuple(replace(file, data_file_id=number, row_id_start=number) for number in range(2001))
     assert sum(rows(replace(plan, files=files)).values()) == 2001

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from lake_parts import catalog_of
 from local_stores import store_of
+from plain_sql import run_plain
 from strength import in_prove
 
 import lakeconf
@@ -71,7 +73,7 @@ def found_and_lost(folder: Path, kind: str, statements: list[str]) -> tuple[dict
         for statement in statements:
             connection.execute(statement)
     with store.open(read_only=True) as lake:
-        found = lost_bounds(lake._session.reader)
+        found = lost_bounds(catalog_of(lake))
     with store.connect() as connection:
         before = {column for (column,) in connection.execute(BOUNDS).fetchall()}
         connection.execute("CALL ducklake_rewrite_data_files('dev', 't', delete_threshold => 0.0)")
@@ -95,7 +97,7 @@ def test_files_that_stay_without_bounds_make_ducklake_forget_them(tmp_path: Path
         connection.execute("CREATE TABLE t (id BIGINT, v INTEGER)")
         for statement in (NULLS, ONES, VALUES.format("3", 20), "DELETE FROM t WHERE id IN (11, 25)"):
             connection.execute(statement)
-    with store.open() as lake, lake._session.reader.transaction() as metadata:
+    with store.open() as lake, catalog_of(lake).transaction() as metadata:
         ((table_id,),) = metadata.rows("SELECT table_id FROM ducklake_table")
         assert forgotten_bounds(metadata, table_id, {1}) == {}
         assert forgotten_bounds(metadata, table_id, {1, 2}) == {0: "v"}
@@ -105,7 +107,7 @@ def test_files_that_stay_without_bounds_make_ducklake_forget_them(tmp_path: Path
         assert table_bounds(metadata, table_id + 1) == {}
     with store.connect() as connection:
         connection.execute("DELETE FROM t WHERE v = 3")
-    with store.open() as lake, lake._session.reader.transaction() as metadata:
+    with store.open() as lake, catalog_of(lake).transaction() as metadata:
         assert forgotten_bounds(metadata, table_id, {1}) == {0: "v"}
 
 
@@ -131,33 +133,33 @@ def kinds(lake: Lake) -> set[str]:
 
 def merge_by_ducklake(lake: Lake) -> None:
     """Merges files without lakeconf, which would keep the ids of updated rows."""
-    lake._session.writer.execute("CALL ducklake_merge_adjacent_files('dev')")
+    run_plain(lake, "CALL ducklake_merge_adjacent_files('dev')")
     lake.refresh()
 
 
 def test_update_before_a_merge_of_files_is_found(lake: Lake) -> None:
     changed(lake, 1)
     changed(lake, 2)
-    assert merged_update(lake._session.reader, "raw.t", 2, lake.snapshot_id) is None
+    assert merged_update(catalog_of(lake), "raw.t", 2, lake.snapshot_id) is None
     merge_by_ducklake(lake)
     assert "update_postimage" not in kinds(lake)
-    assert merged_update(lake._session.reader, "raw.t", 2, lake.snapshot_id) == (3, lake.snapshot_id)
+    assert merged_update(catalog_of(lake), "raw.t", 2, lake.snapshot_id) == (3, lake.snapshot_id)
     # The second one ended the range of an earlier run.
-    assert merged_update(lake._session.reader, "raw.t", 4, lake.snapshot_id) is None
+    assert merged_update(catalog_of(lake), "raw.t", 4, lake.snapshot_id) is None
 
 
 @pytest.mark.slow
 def test_inserts_and_merges_of_lakeconf_keep_the_ids(lake: Lake) -> None:
-    lake._session.writer.execute("ALTER TABLE dev.raw.t SET SORTED BY (id DESC)")
+    run_plain(lake, "ALTER TABLE dev.raw.t SET SORTED BY (id DESC)")
     lake.refresh()
     lake.table("raw.t").append(lake.sql("SELECT range + 10 AS id, 'a' AS v FROM range(3)"))
     lake.maintenance.compact()
-    assert merged_update(lake._session.reader, "raw.t", 2, lake.snapshot_id) is None
+    assert merged_update(catalog_of(lake), "raw.t", 2, lake.snapshot_id) is None
     changed(lake, 1)
     changed(lake, 2)
     lake.maintenance.compact()
     assert "update_postimage" in kinds(lake)
-    assert merged_update(lake._session.reader, "raw.t", 2, lake.snapshot_id) is None
+    assert merged_update(catalog_of(lake), "raw.t", 2, lake.snapshot_id) is None
 
 
 @pytest.mark.slow
@@ -214,7 +216,7 @@ def test_deletes_undone_by_a_rewrite_are_counted(
         found = lake.sql("SELECT count(*) AS n FROM t WHERE i = 50").collect("pyarrow").to_native()["n"].to_pylist()
         # The result of `lost_deletes` matches the rows that DuckDB returns.
         assert found == [int(overlap)]
-        reader = lake._session.reader
+        reader = catalog_of(lake)
         assert lost_deletes(reader) == ({("main", "t"): 1} if overlap else {})
         assert lost_deletes(reader, lake.snapshot_id - 1) == {}
     assert app.run(["doctor"]) == 0
@@ -228,7 +230,7 @@ def test_dropped_table_has_no_lost_deletes(store: Store) -> None:
         writer.execute("CREATE TABLE dev.t AS SELECT range AS i FROM range(100)")
         writer.execute("BEGIN; DELETE FROM dev.t WHERE i = 5; DELETE FROM dev.t WHERE i >= 0; COMMIT")
     with store.open() as lake:
-        assert lost_deletes(lake._session.reader) == {}
+        assert lost_deletes(catalog_of(lake)) == {}
 
 
 # Each type with two values, the first of which is not between the bounds of the second.
@@ -248,7 +250,7 @@ HIDDEN = {
 
 def stale(store: Store) -> dict[tuple[str, str], list[str]]:
     with store.open(read_only=True) as lake:
-        return stale_bounds(lake._session.reader)
+        return stale_bounds(catalog_of(lake))
 
 
 def append_values(lake: Lake, kind: str, *values: str) -> None:

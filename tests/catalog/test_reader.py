@@ -13,7 +13,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from catalog_lake import METADATA, Lake, duckdb_rows, lake, planned_rows
+from catalog_lake import METADATA, AttachedLake, duckdb_rows, lake, planned_rows
 
 import lakeconf
 from lakeconf.catalog.data_file import load_name_mappings
@@ -35,10 +35,12 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("version", "advice"), [("0.3", "open a copy"), ("1.1-dev.1", "upgrade"), ("", "check that it is the catalog")]
 )
-def test_unsupported_catalog_version_is_rejected_with_a_hint(local: Lake, version: str, advice: str) -> None:
-    local.run(f"UPDATE {METADATA}.ducklake_metadata SET value = '{version}' WHERE key = 'version'")
+def test_unsupported_catalog_version_is_rejected_with_a_hint(
+    file_lake: AttachedLake, version: str, advice: str
+) -> None:
+    file_lake.run(f"UPDATE {METADATA}.ducklake_metadata SET value = '{version}' WHERE key = 'version'")
     with pytest.raises(CatalogError, match=rf"version {version}.*, but lakeconf supports 1\.0: {advice}"):
-        latest(local.reader)
+        latest(file_lake.reader)
 
 
 # Otherwise a read transaction on SQLite blocks writers.
@@ -68,7 +70,7 @@ def test_reader_transaction_sees_one_state_during_concurrent_writes(
             assert all(now > then for now, then in zip(map(transaction.rows, COUNTS), before, strict=True))
 
 
-def statistics(source: Lake) -> list[tuple[Any, ...]]:
+def statistics(source: AttachedLake) -> list[tuple[Any, ...]]:
     with source.reader.transaction() as transaction:
         return transaction.rows(transaction.own_sql(STATISTICS, TYPES))
 
@@ -79,7 +81,7 @@ STATISTICS = (
 TYPES = "data_file_id BIGINT, null_count BIGINT, min_value VARCHAR, contains_nan VARCHAR"
 
 
-def test_selected_rows_are_those_of_the_table(source: Lake) -> None:
+def test_selected_rows_are_those_of_the_table(source: AttachedLake) -> None:
     source.run("CREATE TABLE lake.t (a INTEGER, b VARCHAR)", "CREATE TABLE lake.u (a INTEGER)")
     source.run(
         "INSERT INTO lake.t SELECT i, 'ü ''\"' FROM range(20) r(i)", "INSERT INTO lake.u SELECT * FROM range(20)"
@@ -106,7 +108,7 @@ def test_selected_rows_are_of_the_state_of_the_transaction(tmp_path: Path, *, re
 
 
 @pytest.fixture
-def read_only(tmp_path: Path) -> Iterator[tuple[Lake, Lake]]:
+def read_only(tmp_path: Path) -> Iterator[tuple[AttachedLake, AttachedLake]]:
     """A lake on SQLite that is attached read-only, and the same lake attached by a writer."""
     with lake("sqlite", tmp_path, options=WAL["sqlite"]) as writer:
         writer.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1), (2)")
@@ -115,7 +117,9 @@ def read_only(tmp_path: Path) -> Iterator[tuple[Lake, Lake]]:
 
 
 @pytest.mark.parametrize("read", [COUNTS, COUNTS[:1]], ids=["tables_read_before", "tables_not_read_before"])
-def test_read_only_reader_of_sqlite_sees_one_state(read: list[str], read_only: tuple[Lake, Lake]) -> None:
+def test_read_only_reader_of_sqlite_sees_one_state(
+    read: list[str], read_only: tuple[AttachedLake, AttachedLake]
+) -> None:
     reading, writer = read_only
     reading.run("SET threads = 4")
     with reading.reader.transaction() as transaction:
@@ -127,7 +131,7 @@ def test_read_only_reader_of_sqlite_sees_one_state(read: list[str], read_only: t
         assert [transaction.rows(count) for count in COUNTS] == before
 
 
-def test_selected_rows_of_a_read_only_catalog(read_only: tuple[Lake, Lake]) -> None:
+def test_selected_rows_of_a_read_only_catalog(read_only: tuple[AttachedLake, AttachedLake]) -> None:
     reading, writer = read_only
     writer.run("INSERT INTO lake.t SELECT * FROM range(20)")
     assert statistics(reading) == statistics(writer) != []
@@ -135,7 +139,7 @@ def test_selected_rows_of_a_read_only_catalog(read_only: tuple[Lake, Lake]) -> N
 
 @pytest.mark.parametrize("in_between", ["CALL ducklake_flush_inlined_data('lake')", "INSERT INTO lake.t VALUES (3)"])
 def test_plan_is_repeated_if_the_catalog_changed(
-    read_only: tuple[Lake, Lake], in_between: str, monkeypatch: pytest.MonkeyPatch
+    read_only: tuple[AttachedLake, AttachedLake], in_between: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reading, writer = read_only
     changes = [in_between]
@@ -154,8 +158,8 @@ def test_plan_is_repeated_if_the_catalog_changed(
     assert len(plan.files) == ("flush" in in_between)
 
 
-def test_reads_of_a_catalog_that_always_changes_end_with_an_error(local: Lake) -> None:
-    local.run("CREATE TABLE lake.t (a INTEGER)")
+def test_reads_of_a_catalog_that_always_changes_end_with_an_error(file_lake: AttachedLake) -> None:
+    file_lake.run("CREATE TABLE lake.t (a INTEGER)")
     plans = []
 
     def moved(plan: ScanPlan) -> Any:
@@ -163,7 +167,7 @@ def test_reads_of_a_catalog_that_always_changes_end_with_an_error(local: Lake) -
         raise CatalogChangedError("always")
 
     with pytest.raises(CatalogChangedError):
-        scan_plan.until_stable(lambda: plan_scan(local.reader, "t", 1), moved)
+        scan_plan.until_stable(lambda: plan_scan(file_lake.reader, "t", 1), moved)
     assert len(plans) > 1
 
 
@@ -178,11 +182,11 @@ def test_sqlite_looks_for_a_table_without_an_error(tmp_path: Path, monkeypatch: 
         assert not transaction.has_table("ducklake_inlined_delete_1")
 
 
-def test_uncommitted_changes_are_not_visible(local: Lake) -> None:
-    local.run("CREATE TABLE lake.t (a INTEGER)", "BEGIN", "INSERT INTO lake.t VALUES (1)")
-    assert plan_scan(local.reader, "t", 1).files == ()
-    local.run("COMMIT")
-    assert len(plan_scan(local.reader, "t", 2).files) == 1
+def test_uncommitted_changes_are_not_visible(file_lake: AttachedLake) -> None:
+    file_lake.run("CREATE TABLE lake.t (a INTEGER)", "BEGIN", "INSERT INTO lake.t VALUES (1)")
+    assert plan_scan(file_lake.reader, "t", 1).files == ()
+    file_lake.run("COMMIT")
+    assert len(plan_scan(file_lake.reader, "t", 2).files) == 1
 
 
 @pytest.mark.parametrize("given", ["in ATTACH", "to the reader"])
@@ -328,7 +332,7 @@ STATEMENTS = (
 
 
 @pytest.fixture(params=["duckdb", "sqlite", "postgres"])
-def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lake]:
+def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AttachedLake]:
     kind = request.param
     server: PostgresServer | None = request.getfixturevalue("postgres_server") if kind == "postgres" else None
     with lake(kind, tmp_path, server=server, options=WAL.get(kind, "")) as attached:
@@ -342,7 +346,7 @@ def found(reader: CatalogReader, name: str, version: int) -> TableInfo | str:
         return f"{type(error).__name__} {error}"
 
 
-def check(shared: Lake, versions: list[int]) -> None:
+def check(shared: AttachedLake, versions: list[int]) -> None:
     fresh = CatalogReader(shared.connection, "lake")
     for version in versions:
         for name in NAMES:
@@ -365,7 +369,7 @@ def queries(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.prove("sqlite", "duckdb")
-def test_remembered_definitions_are_those_of_a_fresh_read_after_every_statement(shared: Lake) -> None:
+def test_remembered_definitions_are_those_of_a_fresh_read_after_every_statement(shared: AttachedLake) -> None:
     for statement in STATEMENTS:
         shared.run(statement)
         newest = shared.newest
@@ -375,7 +379,7 @@ def test_remembered_definitions_are_those_of_a_fresh_read_after_every_statement(
     check(shared, shared.versions()[::-1])
 
 
-def test_definition_is_read_once_while_only_rows_change(shared: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_definition_is_read_once_while_only_rows_change(shared: AttachedLake, monkeypatch: pytest.MonkeyPatch) -> None:
     shared.run("CREATE TABLE lake.t (a INTEGER)")
     load_table(shared.reader, "t", shared.newest)
     ran = queries(monkeypatch)
@@ -390,7 +394,7 @@ def test_definition_is_read_once_while_only_rows_change(shared: Lake, monkeypatc
 
 @pytest.mark.parametrize("known_by", ["look-up", "own commit"])
 def test_definition_of_an_expired_snapshot_is_read_again(
-    shared: Lake, known_by: str, monkeypatch: pytest.MonkeyPatch
+    shared: AttachedLake, known_by: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The snapshot is neither found nor taken for one of another catalog."""
     shared.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1)")
@@ -446,7 +450,7 @@ def test_restored_catalog_is_noticed(lost: str, instead: str, tmp_path: Path, *,
                     load_table(shared.reader, name, version)
 
 
-def other_snapshot(shared: Lake) -> None:
+def other_snapshot(shared: AttachedLake) -> None:
     """Changes the newest snapshot as if another writer had committed it."""
     newest = shared.newest
     for change in (
@@ -457,7 +461,7 @@ def other_snapshot(shared: Lake) -> None:
 
 
 @pytest.mark.parametrize("known_by", ["latest", "look-up", "own commit"])
-def test_snapshot_of_another_catalog_is_noticed(shared: Lake, known_by: str) -> None:
+def test_snapshot_of_another_catalog_is_noticed(shared: AttachedLake, known_by: str) -> None:
     shared.run("CREATE TABLE lake.t (a INTEGER)")
     shared.run("BEGIN", "CALL lake.set_commit_message('me', 'text', extra_info => '{\"token\": \"mine\"}')")
     shared.run("INSERT INTO lake.t VALUES (1)", "COMMIT")
@@ -476,7 +480,7 @@ def test_snapshot_of_another_catalog_is_noticed(shared: Lake, known_by: str) -> 
             look()
 
 
-def test_another_time_zone_of_the_connection_is_not_another_catalog(shared: Lake) -> None:
+def test_another_time_zone_of_the_connection_is_not_another_catalog(shared: AttachedLake) -> None:
     shared.run("CREATE TABLE lake.t (a INTEGER)")
     for zone in ("UTC", "Asia/Kolkata", "America/New_York", "UTC"):
         shared.run(f"SET TimeZone = '{zone}'")

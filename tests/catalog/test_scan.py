@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from catalog_lake import METADATA, Lake, duckdb_rows, lake, planned_rows
+from catalog_lake import METADATA, AttachedLake, duckdb_rows, lake, planned_rows
 
 from lakeconf.catalog.data_file import NameMapping
 from lakeconf.catalog.pruning.scan_plan import (
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 HUNDRED = "CREATE TABLE lake.t AS SELECT CAST(i AS INTEGER) AS a, 'k' || i AS b FROM range(100) AS r(i)"
 
 
-def plan_at(source: Lake, version: int | None = None) -> ScanPlan:
+def plan_at(source: AttachedLake, version: int | None = None) -> ScanPlan:
     return plan_scan(source.reader, "t", source.newest if version is None else version)
 
 
-def check_every_version(source: Lake) -> None:
+def check_every_version(source: AttachedLake) -> None:
     for version in source.versions():
         try:
             plan = plan_at(source, version)
@@ -45,7 +45,7 @@ def check_every_version(source: Lake) -> None:
         assert planned_rows(source, plan) == duckdb_rows(source, plan), version
 
 
-def test_small_inserts_are_planned_as_inlined_rows(source: Lake) -> None:
+def test_small_inserts_are_planned_as_inlined_rows(source: AttachedLake) -> None:
     source.run("CREATE TABLE lake.t (a INTEGER, b VARCHAR)", "INSERT INTO lake.t VALUES (1, 'x'), (2, NULL)")
     plan = plan_at(source)
     assert (plan.files, plan.inlined_row_count, plan.inlined_tables) == ((), 2, ("ducklake_inlined_data_1_1",))
@@ -58,7 +58,7 @@ def test_small_inserts_are_planned_as_inlined_rows(source: Lake) -> None:
 
 
 @pytest.mark.slow
-def test_inlined_rows_of_older_schemas_use_the_schema_of_the_snapshot(source: Lake) -> None:
+def test_inlined_rows_of_older_schemas_use_the_schema_of_the_snapshot(source: AttachedLake) -> None:
     source.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1)")
     source.run("ALTER TABLE lake.t ADD COLUMN b INTEGER DEFAULT 7", "INSERT INTO lake.t VALUES (2, 3)")
     source.run("ALTER TABLE lake.t RENAME COLUMN a TO c", "DELETE FROM lake.t WHERE c = 1")
@@ -71,7 +71,7 @@ def test_inlined_rows_of_older_schemas_use_the_schema_of_the_snapshot(source: La
     check_every_version(source)
 
 
-def test_inlined_deletes_are_file_positions_not_row_ids(source: Lake) -> None:
+def test_inlined_deletes_are_file_positions_not_row_ids(source: AttachedLake) -> None:
     source.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (-1), (-2), (-3)")
     source.run("INSERT INTO lake.t SELECT * FROM range(100)", "DELETE FROM lake.t WHERE a = 5")
     one = source.newest
@@ -92,7 +92,7 @@ def test_merged_delete_file_keeps_the_snapshot_of_each_delete(tmp_path: Path) ->
         check_every_version(source)
 
 
-def test_compacted_file_has_a_snapshot_filter_for_past_snapshots(source: Lake) -> None:
+def test_compacted_file_has_a_snapshot_filter_for_past_snapshots(source: AttachedLake) -> None:
     source.run("CREATE TABLE lake.t (a INTEGER)", *["INSERT INTO lake.t SELECT * FROM range(20)"] * 3)
     third = source.newest
     source.run("CALL ducklake_merge_adjacent_files('lake')")
@@ -101,7 +101,7 @@ def test_compacted_file_has_a_snapshot_filter_for_past_snapshots(source: Lake) -
     check_every_version(source)
 
 
-def test_flushed_rows_keep_their_original_snapshots(source: Lake) -> None:
+def test_flushed_rows_keep_their_original_snapshots(source: AttachedLake) -> None:
     source.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1), (2)", "INSERT INTO lake.t VALUES (3)")
     source.run("DELETE FROM lake.t WHERE a = 1", "CALL ducklake_flush_inlined_data('lake')")
     plan = plan_at(source, 2)
@@ -110,7 +110,7 @@ def test_flushed_rows_keep_their_original_snapshots(source: Lake) -> None:
 
 
 @pytest.mark.slow
-def test_updates_rewrites_and_schema_changes_at_every_snapshot(source: Lake) -> None:
+def test_updates_rewrites_and_schema_changes_at_every_snapshot(source: AttachedLake) -> None:
     source.run(
         HUNDRED,
         "UPDATE lake.t SET b = 'u' WHERE a < 20",
@@ -127,7 +127,7 @@ def test_updates_rewrites_and_schema_changes_at_every_snapshot(source: Lake) -> 
     check_every_version(source)
 
 
-def test_file_paths_match_those_of_duckdb(source: Lake) -> None:
+def test_file_paths_match_those_of_duckdb(source: AttachedLake) -> None:
     source.run('CREATE SCHEMA lake."odd schema"', 'CREATE TABLE lake."odd schema"."tä ble" (p VARCHAR, a INTEGER)')
     source.run('ALTER TABLE lake."odd schema"."tä ble" SET PARTITIONED BY (p)')
     source.run(
@@ -140,7 +140,7 @@ def test_file_paths_match_those_of_duckdb(source: Lake) -> None:
     assert values == {(0, "a/b"), (0, "é %"), (0, ""), (0, None)}
 
 
-def test_registered_files_have_a_name_mapping_and_an_absolute_path(source: Lake) -> None:
+def test_registered_files_have_a_name_mapping_and_an_absolute_path(source: AttachedLake) -> None:
     folder = source.folder / "elsewhere" / "p=07"
     folder.mkdir(parents=True)
     struct = "{'x': 1, 'y': [{'z': 2}]}"
@@ -187,7 +187,7 @@ def test_two_active_delete_files_of_one_data_file_are_rejected(postgres_server: 
         assert len(planned_rows(source, plan_at(source, 1))) == 100
 
 
-def test_columns_are_returned_in_the_requested_order(source: Lake) -> None:
+def test_columns_are_returned_in_the_requested_order(source: AttachedLake) -> None:
     source.run("CREATE TABLE lake.t (a INTEGER, B INTEGER, c INTEGER)", "INSERT INTO lake.t VALUES (1, 2, 3)")
     plan, rows = plan_with_inlined_rows(source.reader, "t", source.newest, ["C", "b"])
     assert [column.name for column in plan.columns] == rows.column_names[:2] == ["c", "B"]
@@ -198,7 +198,7 @@ def test_columns_are_returned_in_the_requested_order(source: Lake) -> None:
 
 
 @pytest.mark.parametrize("hidden", ["filename", "FileName", "rowid", "snapshot_id"])
-def test_inlined_rows_of_a_table_that_hides_a_virtual_column(source: Lake, hidden: str) -> None:
+def test_inlined_rows_of_a_table_that_hides_a_virtual_column(source: AttachedLake, hidden: str) -> None:
     source.run(f"CREATE TABLE lake.t (a INTEGER, {hidden} INTEGER)", "INSERT INTO lake.t VALUES (1, 2), (3, 4)")
     source.run("INSERT INTO lake.t SELECT i, i FROM range(100, 150) AS r(i)", "DELETE FROM lake.t WHERE a = 1")
     plan = plan_at(source)
@@ -206,17 +206,17 @@ def test_inlined_rows_of_a_table_that_hides_a_virtual_column(source: Lake, hidde
     assert rows == [{"a": 3, hidden: 4}]
 
 
-def test_inlined_rows_with_hidden_filename_and_rowid_must_be_flushed(local: Lake) -> None:
-    local.run("CALL lake.set_option('data_inlining_row_limit', 10)")
-    local.run("CREATE TABLE lake.t (filename INTEGER, rowid INTEGER)", "INSERT INTO lake.t VALUES (1, 2)")
+def test_inlined_rows_with_hidden_filename_and_rowid_must_be_flushed(file_lake: AttachedLake) -> None:
+    file_lake.run("CALL lake.set_option('data_inlining_row_limit', 10)")
+    file_lake.run("CREATE TABLE lake.t (filename INTEGER, rowid INTEGER)", "INSERT INTO lake.t VALUES (1, 2)")
     with pytest.raises(UnsupportedError, match="'filename' and 'rowid' hide") as raised:
-        inlined_rows(local.reader, plan_at(local))
-    local.run(str(raised.value.hint).removeprefix("move them to a file: "))
-    plan = plan_at(local)
-    assert (inlined_rows(local.reader, plan).num_rows, len(plan.files)) == (0, 1)
+        inlined_rows(file_lake.reader, plan_at(file_lake))
+    file_lake.run(str(raised.value.hint).removeprefix("move them to a file: "))
+    plan = plan_at(file_lake)
+    assert (inlined_rows(file_lake.reader, plan).num_rows, len(plan.files)) == (0, 1)
 
 
-def test_promoted_timestamps_use_the_time_zone_of_the_reader(source: Lake) -> None:
+def test_promoted_timestamps_use_the_time_zone_of_the_reader(source: AttachedLake) -> None:
     source.run("CREATE TABLE lake.t (d TIMESTAMP)", "INSERT INTO lake.t VALUES ('2026-01-01 12:00:00')")
     source.run("ALTER TABLE lake.t ALTER COLUMN d TYPE TIMESTAMPTZ", "SET TimeZone = 'America/New_York'")
     plan, rows = plan_with_inlined_rows(source.reader, "t", source.newest)
@@ -225,20 +225,22 @@ def test_promoted_timestamps_use_the_time_zone_of_the_reader(source: Lake) -> No
 
 
 @pytest.fixture(params=["duckdb", "sqlite", "postgres"])
-def two(request: pytest.FixtureRequest, tmp_path: Path, postgres_server: PostgresServer) -> Iterator[tuple[Lake, Lake]]:
+def two(
+    request: pytest.FixtureRequest, tmp_path: Path, postgres_server: PostgresServer
+) -> Iterator[tuple[AttachedLake, AttachedLake]]:
     """One lake in two DuckDB instances; a DuckDB catalog allows only one, so it uses two connections instead."""
     kind = request.param
     database = postgres_server.create_database() if kind == "postgres" else None
     with lake(kind, tmp_path, server=postgres_server, database=database) as one, contextlib.ExitStack() as stack:
         if kind == "duckdb":
-            other = Lake(kind, stack.enter_context(one.connection.cursor()), tmp_path)
+            other = AttachedLake(kind, stack.enter_context(one.connection.cursor()), tmp_path)
         else:
             other = stack.enter_context(lake(kind, tmp_path, server=postgres_server, database=database))
         yield one, other
 
 
 @pytest.mark.parametrize("name", ["a", "filename"])
-def test_flush_after_the_plan_is_detected_and_planned_again(two: tuple[Lake, Lake], name: str) -> None:
+def test_flush_after_the_plan_is_detected_and_planned_again(two: tuple[AttachedLake, AttachedLake], name: str) -> None:
     reader, writer = two
     inserts = (f"INSERT INTO lake.t VALUES {rows}" for rows in ("(1), (2)", "(3)"))
     writer.run(f"CREATE TABLE lake.t ({name} INTEGER)", *inserts)
@@ -254,7 +256,7 @@ def test_flush_after_the_plan_is_detected_and_planned_again(two: tuple[Lake, Lak
     assert planned_rows(reader, plan) == duckdb_rows(reader, plan)
 
 
-def test_inserts_and_deletes_after_the_plan_are_ignored(two: tuple[Lake, Lake]) -> None:
+def test_inserts_and_deletes_after_the_plan_are_ignored(two: tuple[AttachedLake, AttachedLake]) -> None:
     reader, writer = two
     writer.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1), (2)")
     plan = plan_scan(reader.reader, "t", 2)
@@ -264,7 +266,7 @@ def test_inserts_and_deletes_after_the_plan_are_ignored(two: tuple[Lake, Lake]) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("two", ["duckdb", "postgres"], indirect=True)  # SQLite writers block each other for too long
-def test_reads_during_concurrent_writes_and_flushes_return_pinned_rows(two: tuple[Lake, Lake]) -> None:
+def test_reads_during_concurrent_writes_and_flushes_return_pinned_rows(two: tuple[AttachedLake, AttachedLake]) -> None:
     reader, writer = two
     writer.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (0)")
     finished = threading.Event()
@@ -298,7 +300,7 @@ def test_reads_during_concurrent_writes_and_flushes_return_pinned_rows(two: tupl
     assert reads > 0
 
 
-def flushes(source: Lake, version: int) -> int:
+def flushes(source: AttachedLake, version: int) -> int:
     """The number of flushes up to this snapshot; they insert no rows."""
     counted = source.metadata(
         f"SELECT count(*) FROM ducklake_snapshot_changes WHERE snapshot_id <= {version} AND changes_made LIKE '%flush%'"
@@ -306,7 +308,7 @@ def flushes(source: Lake, version: int) -> int:
     return int(counted[0][0])
 
 
-def counts(source: Lake) -> list[tuple[int | None, int]]:
+def counts(source: AttachedLake) -> list[tuple[int | None, int]]:
     """The count from the catalog and DuckDB's, at each snapshot with the table."""
     found = []
     for version in source.versions()[2:]:
@@ -324,7 +326,7 @@ def known(found: list[tuple[int | None, int]]) -> int:
     return sum(count is not None for count, _ in found)
 
 
-def test_files_inlined_rows_and_inlined_deletes(source: Lake) -> None:
+def test_files_inlined_rows_and_inlined_deletes(source: AttachedLake) -> None:
     source.run("CREATE TABLE lake.t (a INTEGER)", "CREATE TABLE lake.other AS SELECT * FROM range(50)")
     source.run("INSERT INTO lake.t SELECT * FROM range(100)", "INSERT INTO lake.t VALUES (1), (NULL)")
     source.run("DELETE FROM lake.t WHERE a IN (1, 5)", "UPDATE lake.t SET a = -1 WHERE a = 7")
@@ -334,7 +336,7 @@ def test_files_inlined_rows_and_inlined_deletes(source: Lake) -> None:
     assert found[-1] == (129, 129)
 
 
-def test_delete_files(source: Lake) -> None:
+def test_delete_files(source: AttachedLake) -> None:
     source.run("CALL lake.set_option('data_inlining_row_limit', 0)", "CREATE TABLE lake.t (a INTEGER)")
     source.run("INSERT INTO lake.t SELECT * FROM range(100)", "DELETE FROM lake.t WHERE a % 3 = 0")
     assert counts(source)[-1] == (66, 66)
@@ -347,7 +349,7 @@ def test_delete_files(source: Lake) -> None:
     assert counts(source)[-1] == (0, 0)
 
 
-def test_flushed_and_merged_files(source: Lake) -> None:
+def test_flushed_and_merged_files(source: AttachedLake) -> None:
     source.run("CREATE TABLE lake.t (a INTEGER)", *(f"INSERT INTO lake.t VALUES ({n})" for n in range(4)))
     source.run("DELETE FROM lake.t WHERE a = 2", "CALL ducklake_flush_inlined_data('lake')")
     source.run("INSERT INTO lake.t SELECT * FROM range(20)", "CALL ducklake_merge_adjacent_files('lake')")
@@ -357,33 +359,33 @@ def test_flushed_and_merged_files(source: Lake) -> None:
     assert found[-1][0] in (None, 24)
 
 
-def test_both_kinds_of_deletes_need_the_files(source: Lake) -> None:
+def test_both_kinds_of_deletes_need_the_files(source: AttachedLake) -> None:
     source.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t SELECT * FROM range(100)")
     source.run("DELETE FROM lake.t WHERE a < 30", "DELETE FROM lake.t WHERE a = 50")
     source.run("INSERT INTO lake.t SELECT * FROM range(100)", "DELETE FROM lake.t WHERE a = 60")
     assert known(counts(source)) >= 1
 
 
-def test_two_live_delete_files_of_a_file_and_what_is_no_table_have_no_count(local: Lake) -> None:
-    local.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t SELECT * FROM range(100)")
-    local.run("DELETE FROM lake.t WHERE a < 30", "CREATE VIEW lake.v AS SELECT 1 AS a")
-    assert row_count(local.reader, "t", local.newest) == 70
+def test_two_live_delete_files_of_a_file_and_what_is_no_table_have_no_count(file_lake: AttachedLake) -> None:
+    file_lake.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t SELECT * FROM range(100)")
+    file_lake.run("DELETE FROM lake.t WHERE a < 30", "CREATE VIEW lake.v AS SELECT 1 AS a")
+    assert row_count(file_lake.reader, "t", file_lake.newest) == 70
     twice = "SELECT * REPLACE (delete_file_id + 1000 AS delete_file_id)"
-    local.run(f"INSERT INTO {METADATA}.ducklake_delete_file BY NAME {twice} FROM {METADATA}.ducklake_delete_file")
-    assert row_count(local.reader, "t", local.newest) is None
+    file_lake.run(f"INSERT INTO {METADATA}.ducklake_delete_file BY NAME {twice} FROM {METADATA}.ducklake_delete_file")
+    assert row_count(file_lake.reader, "t", file_lake.newest) is None
     with pytest.raises(UnsupportedError):
-        row_count(local.reader, "v", local.newest)
+        row_count(file_lake.reader, "v", file_lake.newest)
     with pytest.raises(TableNotFoundError):
-        row_count(local.reader, "nope", local.newest)
+        row_count(file_lake.reader, "nope", file_lake.newest)
     with pytest.raises(SnapshotNotFoundError):
-        row_count(local.reader, "t", 99)
+        row_count(file_lake.reader, "t", 99)
 
 
-def test_missing_or_empty_statistics_give_no_size(local: Lake) -> None:
-    local.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1)")
-    table = load_table(local.reader, "t", local.newest)
+def test_missing_or_empty_statistics_give_no_size(file_lake: AttachedLake) -> None:
+    file_lake.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1)")
+    table = load_table(file_lake.reader, "t", file_lake.newest)
     for change in ("record_count = 0", "file_size_bytes = NULL, record_count = 1", "record_count = NULL"):
-        local.run(f"UPDATE {METADATA}.ducklake_table_stats SET {change}")
-        assert with_bytes_per_row(local.reader, table).bytes_per_row is None
-    local.run(f"DELETE FROM {METADATA}.ducklake_table_stats")
-    assert with_bytes_per_row(local.reader, table) is table
+        file_lake.run(f"UPDATE {METADATA}.ducklake_table_stats SET {change}")
+        assert with_bytes_per_row(file_lake.reader, table).bytes_per_row is None
+    file_lake.run(f"DELETE FROM {METADATA}.ducklake_table_stats")
+    assert with_bytes_per_row(file_lake.reader, table) is table

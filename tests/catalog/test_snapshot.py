@@ -10,6 +10,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 from catalog_lake import METADATA, lake
+from lake_parts import catalog_of
 from plain_sql import run_plain
 
 from lakeconf.catalog.changes import changed_tables, changes_between, changes_since, made_changes
@@ -33,13 +34,13 @@ from lakeconf.errors import SnapshotNotFoundError, TableNotFoundError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from catalog_lake import Lake
+    from catalog_lake import AttachedLake
 
     import lakeconf
     from lakeconf import Store
 
 
-def test_snapshots_have_author_message_changes_and_time(source: Lake) -> None:
+def test_snapshots_have_author_message_changes_and_time(source: AttachedLake) -> None:
     before = datetime.now(UTC) - timedelta(seconds=5)
     source.run(
         "CREATE TABLE lake.t (a INTEGER)",
@@ -56,7 +57,7 @@ def test_snapshots_have_author_message_changes_and_time(source: Lake) -> None:
     assert loaded == latest(source.reader) == by_version(source.reader, loaded.snapshot_id)
 
 
-def test_by_timestamp_is_independent_of_time_zones(source: Lake) -> None:
+def test_by_timestamp_is_independent_of_time_zones(source: AttachedLake) -> None:
     source.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1)", "SET TimeZone = 'Asia/Tokyo'")
     elsewhere = timezone(timedelta(hours=-11))
     for snapshot in snapshots(source.reader):
@@ -67,7 +68,7 @@ def test_by_timestamp_is_independent_of_time_zones(source: Lake) -> None:
             assert source.rows(f"SELECT count(*) FROM {at}") == [(snapshot.snapshot_id - 1,)]
 
 
-def test_by_timestamp_with_unordered_snapshot_times_matches_duckdb(source: Lake) -> None:
+def test_by_timestamp_with_unordered_snapshot_times_matches_duckdb(source: AttachedLake) -> None:
     source.run("CREATE TABLE lake.t (a INTEGER)", *["INSERT INTO lake.t VALUES (1)"] * 3)
     for version, day in ((0, 1), (1, 1), (2, 4), (3, 2), (4, 3)):
         new = f"SET snapshot_time = '2026-01-0{day} 00:00:00+00' WHERE snapshot_id = {version}"
@@ -82,24 +83,24 @@ def test_by_timestamp_with_unordered_snapshot_times_matches_duckdb(source: Lake)
 TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"
 
 
-def test_error_for_an_expired_version_names_the_available_range(local: Lake) -> None:
-    local.run("CREATE TABLE lake.t (a INTEGER)", *["INSERT INTO lake.t VALUES (1)"] * 3)
-    local.run("CALL ducklake_expire_snapshots('lake', versions => [2])")
+def test_error_for_an_expired_version_names_the_available_range(file_lake: AttachedLake) -> None:
+    file_lake.run("CREATE TABLE lake.t (a INTEGER)", *["INSERT INTO lake.t VALUES (1)"] * 3)
+    file_lake.run("CALL ducklake_expire_snapshots('lake', versions => [2])")
     with pytest.raises(SnapshotNotFoundError, match=r"version 2 has expired: the lake has the versions 0 .* to 4 "):
-        by_version(local.reader, 2)
+        by_version(file_lake.reader, 2)
     for version in (99, -1):
         with pytest.raises(
             SnapshotNotFoundError,
             match=rf"version {version} does not exist: the lake has the versions 0 \({TIME}\) to 4 \({TIME}\)\n",
         ):
-            by_version(local.reader, version)
+            by_version(file_lake.reader, version)
 
 
-def test_time_before_the_first_snapshot_or_without_a_time_zone_is_refused(local: Lake) -> None:
+def test_time_before_the_first_snapshot_or_without_a_time_zone_is_refused(file_lake: AttachedLake) -> None:
     with pytest.raises(SnapshotNotFoundError, match=r"no snapshot exists at 2001-.*: the lake has the versions 0 "):
-        by_timestamp(local.reader, datetime(2001, 1, 1, tzinfo=UTC))
+        by_timestamp(file_lake.reader, datetime(2001, 1, 1, tzinfo=UTC))
     with pytest.raises(SnapshotNotFoundError, match="has no time zone"):
-        by_timestamp(local.reader, datetime(2030, 1, 1))
+        by_timestamp(file_lake.reader, datetime(2030, 1, 1))
 
 
 _TIME = "12:34:56.123456789"
@@ -257,7 +258,7 @@ def test_failed_transaction_of_the_default_connection_does_not_matter(store: Sto
         duckdb.rollback()
 
 
-def kinds(source: Lake, name: str, version: int) -> list[tuple[int, tuple[str, ...]]]:
+def kinds(source: AttachedLake, name: str, version: int) -> list[tuple[int, tuple[str, ...]]]:
     return [(change.snapshot_id, change.changes) for change in history(source.reader, name, version)]
 
 
@@ -280,13 +281,15 @@ def test_files_of_a_table_with_their_deletes(tmp_path: Path) -> None:
         assert stored_rows(source.reader, "t", 2) == ([], 0)
 
 
-def test_history_lists_the_changes_of_one_table(local: Lake) -> None:
-    local.run("CREATE TABLE lake.u (a INTEGER)", "CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.u VALUES (1)")
-    local.run("INSERT INTO lake.t VALUES (1)", "ALTER TABLE lake.t RENAME TO v", "ALTER TABLE lake.v ADD COLUMN b INT")
-    local.run(
+def test_history_lists_the_changes_of_one_table(file_lake: AttachedLake) -> None:
+    file_lake.run("CREATE TABLE lake.u (a INTEGER)", "CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.u VALUES (1)")
+    file_lake.run(
+        "INSERT INTO lake.t VALUES (1)", "ALTER TABLE lake.t RENAME TO v", "ALTER TABLE lake.v ADD COLUMN b INT"
+    )
+    file_lake.run(
         "BEGIN", "INSERT INTO lake.v VALUES (1, 2), (3, 4)", "DELETE FROM lake.v WHERE a = 1 AND b IS NULL", "COMMIT"
     )
-    changes = kinds(local, "v", local.newest)
+    changes = kinds(file_lake, "v", file_lake.newest)
     assert changes == [
         (2, ("created_table",)),
         (4, ("inserted_into_table",)),
@@ -294,14 +297,14 @@ def test_history_lists_the_changes_of_one_table(local: Lake) -> None:
         (6, ("altered_table",)),
         (7, ("inserted_into_table", "deleted_from_table")),
     ]
-    assert kinds(local, "t", 4) == changes[:2]
-    assert kinds(local, "u", local.newest) == [(1, ("created_table",)), (3, ("inserted_into_table",))]
+    assert kinds(file_lake, "t", 4) == changes[:2]
+    assert kinds(file_lake, "u", file_lake.newest) == [(1, ("created_table",)), (3, ("inserted_into_table",))]
 
 
-def test_table_created_with_rows_has_both_changes(local: Lake) -> None:
-    local.run("CREATE TABLE lake.t AS SELECT 1 AS a", "BEGIN", "ALTER TABLE lake.t RENAME TO w")
-    local.run("ALTER TABLE lake.w ADD COLUMN b INTEGER", "COMMIT")
-    assert kinds(local, "w", 2) == [
+def test_table_created_with_rows_has_both_changes(file_lake: AttachedLake) -> None:
+    file_lake.run("CREATE TABLE lake.t AS SELECT 1 AS a", "BEGIN", "ALTER TABLE lake.t RENAME TO w")
+    file_lake.run("ALTER TABLE lake.w ADD COLUMN b INTEGER", "COMMIT")
+    assert kinds(file_lake, "w", 2) == [
         (1, ("created_table", "inserted_into_table")),
         (2, ("renamed_table", "altered_table")),
     ]
@@ -330,12 +333,12 @@ def test_files_are_those_of_one_state_if_the_catalog_changes_meanwhile(
     assert (file.partition, file.partition_keys) == (("x",), ("q",))
 
 
-def test_history_of_an_unknown_table_is_an_error(local: Lake) -> None:
-    local.run("CREATE TABLE lake.t (a INTEGER)")
+def test_history_of_an_unknown_table_is_an_error(file_lake: AttachedLake) -> None:
+    file_lake.run("CREATE TABLE lake.t (a INTEGER)")
     with pytest.raises(TableNotFoundError):
-        history(local.reader, "t", 0)
+        history(file_lake.reader, "t", 0)
     with pytest.raises(SnapshotNotFoundError):
-        stored_rows(local.reader, "t", 9)
+        stored_rows(file_lake.reader, "t", 9)
 
 
 ROWS = pa.table({"id": pa.array(range(5000), pa.int64())})
@@ -343,7 +346,7 @@ ROWS = pa.table({"id": pa.array(range(5000), pa.int64())})
 
 def summaries(lake: lakeconf.Lake) -> list[str]:
     lake.refresh()
-    return list(change_summaries(lake._session.reader, lake.snapshots()).values())
+    return list(change_summaries(catalog_of(lake), lake.snapshots()).values())
 
 
 def test_changes_of_tables_have_their_names_of_then(two_tables: lakeconf.Lake) -> None:
@@ -379,7 +382,7 @@ def test_rows_are_counted_per_table_and_only_if_they_are_known(two_tables: lakec
 )
 def test_unknown_changes_stay_as_they_are(two_tables: lakeconf.Lake, changes: str) -> None:
     snapshot = Snapshot(7, dt.datetime.now(dt.UTC), 1, changes)
-    assert change_summaries(two_tables._session.reader, [snapshot]) == {7: changes}
+    assert change_summaries(catalog_of(two_tables), [snapshot]) == {7: changes}
 
 
 @pytest.mark.parametrize("name", ["x,dropped_table:1,", "x:1", ',"",dropped_table:1,""', "dropped_table:1", '"'])
@@ -397,15 +400,17 @@ def test_maintenance_changes_no_table() -> None:
 
 
 @pytest.fixture
-def changed(local: Lake) -> Lake:
+def changed(file_lake: AttachedLake) -> AttachedLake:
     """A lake whose snapshots 1 and 2 create `t` and `u`, 3 and 5 insert into `t`, 4 into `u`; 6 and 7 merge `t`."""
-    local.run("CREATE TABLE lake.t (a INTEGER)", "CREATE TABLE lake.u (a INTEGER)")
-    local.run(*(f"INSERT INTO lake.{name} VALUES (1)" for name in ("t", "u", "t")))
-    local.run("CALL ducklake_merge_adjacent_files('lake', 't')", 'ALTER TABLE lake.t RENAME TO "u,altered_table:1,"')
-    return local
+    file_lake.run("CREATE TABLE lake.t (a INTEGER)", "CREATE TABLE lake.u (a INTEGER)")
+    file_lake.run(*(f"INSERT INTO lake.{name} VALUES (1)" for name in ("t", "u", "t")))
+    file_lake.run(
+        "CALL ducklake_merge_adjacent_files('lake', 't')", 'ALTER TABLE lake.t RENAME TO "u,altered_table:1,"'
+    )
+    return file_lake
 
 
-def test_deleted_rows_are_lost_with_the_snapshot_before(changed: Lake) -> None:
+def test_deleted_rows_are_lost_with_the_snapshot_before(changed: AttachedLake) -> None:
     table, last = id_of(changed, "u"), changed.newest
     changed.run("DELETE FROM lake.u", "INSERT INTO lake.u VALUES (2)")
     assert changes_since(changed.reader, table, last, last + 2) == [last + 1, last + 2]
@@ -416,10 +421,10 @@ def test_deleted_rows_are_lost_with_the_snapshot_before(changed: Lake) -> None:
     assert changes_since(changed.reader, id_of(changed, "u,altered_table:1,"), last, last + 2) == []
 
 
-def id_of(lake: Lake, name: str) -> int:
+def id_of(lake: AttachedLake, name: str) -> int:
     return int(lake.metadata(f"SELECT min(table_id) FROM ducklake_table WHERE table_name = '{name}'")[0][0])
 
 
-def test_snapshot_without_a_record_has_unknown_changes(changed: Lake) -> None:
+def test_snapshot_without_a_record_has_unknown_changes(changed: AttachedLake) -> None:
     changed.run(f"DELETE FROM {METADATA}.ducklake_snapshot_changes WHERE snapshot_id = 3")
     assert changes_between(changed.reader, 2, 3) == [(3, None)]

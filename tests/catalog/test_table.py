@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from lake_parts import catalog_of
 from plain_sql import run_plain
 
 from lakeconf.catalog.queries.stored_queries import view_names
@@ -28,17 +29,17 @@ from lakeconf.inspection.diff import compare
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from catalog_lake import Lake
+    from catalog_lake import AttachedLake
 
     import lakeconf
 
 
-def column(source: Lake, name: str, version: int | None = None) -> Column:
+def column(source: AttachedLake, name: str, version: int | None = None) -> Column:
     table = load_table(source.reader, "t", source.newest if version is None else version)
     return next(found for found in table.columns if found.name == name)
 
 
-def test_table_has_its_columns_and_nested_fields(source: Lake) -> None:
+def test_table_has_its_columns_and_nested_fields(source: AttachedLake) -> None:
     source.run(
         "CREATE TABLE lake.t (a INTEGER NOT NULL, b DECIMAL(10,2) DEFAULT 1.50, s STRUCT(x INTEGER, y VARCHAR[]), "
         "m MAP(VARCHAR, BIGINT))"
@@ -55,7 +56,7 @@ def test_table_has_its_columns_and_nested_fields(source: Lake) -> None:
     assert all(child.nullable for child in (*s.children, *m.children))
 
 
-def test_added_and_renamed_nested_fields_are_always_nullable(source: Lake) -> None:
+def test_added_and_renamed_nested_fields_are_always_nullable(source: AttachedLake) -> None:
     source.run(
         "CREATE TABLE lake.t (s STRUCT(x INTEGER), l STRUCT(y INTEGER)[])",
         "ALTER TABLE lake.t ADD COLUMN s.z INTEGER",
@@ -67,7 +68,7 @@ def test_added_and_renamed_nested_fields_are_always_nullable(source: Lake) -> No
     assert [(child.name, child.nullable) for child in elements.children] == [("y", True), ("r", True)]
 
 
-def test_dropped_and_readded_column_is_a_new_column(source: Lake) -> None:
+def test_dropped_and_readded_column_is_a_new_column(source: AttachedLake) -> None:
     source.run("CREATE TABLE lake.t (a INTEGER, b INTEGER)", "INSERT INTO lake.t VALUES (1, 2)")
     old = column(source, "b")
     assert not column(source, "b").former_types
@@ -78,7 +79,7 @@ def test_dropped_and_readded_column_is_a_new_column(source: Lake) -> None:
     assert column(source, "a").name_is_unique
 
 
-def test_columns_include_later_names_and_types(source: Lake) -> None:
+def test_columns_include_later_names_and_types(source: AttachedLake) -> None:
     source.run("CREATE TABLE lake.t (a INTEGER, b INTEGER, c FLOAT, s STRUCT(x INTEGER), u STRUCT(x INTEGER))")
     first = source.newest
     assert all(column(source, name, first).name_is_unique for name in "abc")
@@ -94,7 +95,7 @@ def test_columns_include_later_names_and_types(source: Lake) -> None:
     assert [column(source, name).children[0].name_is_unique for name in "ru"] == [False, True]
 
 
-def test_renamed_table_is_found_by_its_name_at_the_snapshot(source: Lake) -> None:
+def test_renamed_table_is_found_by_its_name_at_the_snapshot(source: AttachedLake) -> None:
     source.run("CREATE TABLE lake.t (a INTEGER)")
     first = source.newest
     source.run("ALTER TABLE lake.t RENAME TO t9", "CREATE TABLE lake.t (b INTEGER)")
@@ -108,7 +109,7 @@ def test_renamed_table_is_found_by_its_name_at_the_snapshot(source: Lake) -> Non
         load_table(source.reader, "t9", first)
 
 
-def test_partitioning_at_each_snapshot(source: Lake) -> None:
+def test_partitioning_at_each_snapshot(source: AttachedLake) -> None:
     source.run("CREATE TABLE lake.t (a INTEGER, d TIMESTAMP)")
     plain = source.newest
     source.run("ALTER TABLE lake.t SET PARTITIONED BY (a, year(d), bucket(4, a))")
@@ -123,7 +124,7 @@ def test_partitioning_at_each_snapshot(source: Lake) -> None:
     )
 
 
-def test_names_can_be_qualified_quoted_and_in_any_case(source: Lake) -> None:
+def test_names_can_be_qualified_quoted_and_in_any_case(source: AttachedLake) -> None:
     source.run('CREATE SCHEMA lake."my.schema"', 'CREATE TABLE lake."my.schema"."a ""b""" (a INTEGER)')
     source.run('CREATE TABLE lake."T" (a INTEGER)')
     found = load_table(source.reader, '"MY.schema"."a ""b"""', source.newest)
@@ -136,32 +137,32 @@ def test_names_can_be_qualified_quoted_and_in_any_case(source: Lake) -> None:
     assert tables(source.reader, 0) == ()
 
 
-def test_error_for_an_unknown_table_suggests_a_similar_name(local: Lake) -> None:
-    local.run("CREATE SCHEMA lake.raw", "CREATE TABLE lake.raw.events (a INTEGER)")
+def test_error_for_an_unknown_table_suggests_a_similar_name(file_lake: AttachedLake) -> None:
+    file_lake.run("CREATE SCHEMA lake.raw", "CREATE TABLE lake.raw.events (a INTEGER)")
     with pytest.raises(TableNotFoundError, match=r"no table 'raw.event' at version 2(.|\n)*\"raw.events\""):
-        load_table(local.reader, "raw.event", 2)
+        load_table(file_lake.reader, "raw.event", 2)
     with pytest.raises(TableNotFoundError, match=r"no table 'main.events'(.|\n)*\"raw.events\""):
-        load_table(local.reader, "events", 2)
+        load_table(file_lake.reader, "events", 2)
     with pytest.raises(SnapshotNotFoundError):
-        load_table(local.reader, "raw.events", 99)
+        load_table(file_lake.reader, "raw.events", 99)
 
 
-def test_view_and_macro_are_rejected_with_a_query_for_duckdb(local: Lake) -> None:
-    local.run("CREATE MACRO lake.twice(x) AS TABLE SELECT 2 * x AS y")
+def test_view_and_macro_are_rejected_with_a_query_for_duckdb(file_lake: AttachedLake) -> None:
+    file_lake.run("CREATE MACRO lake.twice(x) AS TABLE SELECT 2 * x AS y")
     with pytest.raises(UnsupportedError, match=r"main\.twice is a macro(.|\n)*FROM \"lake\"\.\"main\"\.\"twice\""):
-        load_table(local.reader, "twice", local.newest)
-    local.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (7)")
-    local.run('CREATE VIEW lake."my view" AS SELECT a + 1 AS b FROM lake.t')
+        load_table(file_lake.reader, "twice", file_lake.newest)
+    file_lake.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (7)")
+    file_lake.run('CREATE VIEW lake."my view" AS SELECT a + 1 AS b FROM lake.t')
     with pytest.raises(UnsupportedError, match=r"main\.my view is a view") as raised:
-        load_table(local.reader, '"my view"', local.newest)
+        load_table(file_lake.reader, '"my view"', file_lake.newest)
     statement = str(raised.value.hint).removeprefix("run it in DuckDB: ")
-    assert local.rows(statement) == [(8,)]
+    assert file_lake.rows(statement) == [(8,)]
     with pytest.raises(TableNotFoundError):
-        load_table(local.reader, '"my view"', local.newest - 1)
+        load_table(file_lake.reader, '"my view"', file_lake.newest - 1)
 
 
 def test_all_tables_are_the_tables_loaded_by_name_in_a_fixed_number_of_queries(
-    source: Lake, monkeypatch: pytest.MonkeyPatch
+    source: AttachedLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A catalog on a server may be far away, and a lake may have hundreds of tables."""
     counts: list[int] = []
@@ -288,7 +289,7 @@ def test_names_that_differ_only_in_quotes_are_different_tables(store: lakeconf.S
 
 
 def options(lake: lakeconf.Lake, version: int) -> TableOptions:
-    reader = lake._session.reader
+    reader = catalog_of(lake)
     return table_options(reader, load_table(reader, "t", version), version)
 
 
@@ -306,7 +307,7 @@ def test_options_are_those_of_the_snapshot(two_tables: lakeconf.Lake) -> None:
 
 
 def test_comments_are_those_of_the_snapshot(two_tables: lakeconf.Lake) -> None:
-    lake, reader = two_tables, two_tables._session.reader
+    lake, reader = two_tables, catalog_of(two_tables)
     table, first = lake.table("t"), lake.snapshot_id
     table.set_comments("what happened", {"ID": "it's a key"})
     second = lake.snapshot_id
@@ -324,7 +325,7 @@ def test_comments_are_those_of_the_snapshot(two_tables: lakeconf.Lake) -> None:
 
 
 def test_folder_is_the_one_that_ducklake_uses(two_tables: lakeconf.Lake, tmp_path: Path) -> None:
-    reader = two_tables._session.reader
+    reader = catalog_of(two_tables)
     for schema, table in (("main", "fresh"), ("New", "fresh"), ("NEW", "Second")):
         expected = table_folder(reader, schema, table, two_tables.snapshot_id)
         two_tables.create_table(f"{schema}.{table}", {"id": "BIGINT"})
@@ -337,8 +338,8 @@ def test_views_of_a_snapshot_are_sorted_and_quoted(two_tables: lakeconf.Lake) ->
     for name in ("z", "main.A", '"odd schema"."a.b"'):
         lake.create_view(name, "SELECT 1 AS one")
     lake.drop_view("z")
-    names = view_names(lake._session.reader, lake.snapshot_id)
+    names = view_names(catalog_of(lake), lake.snapshot_id)
     assert names == ("main.A", 'odd schema."a.b"')
-    assert view_names(lake._session.reader, before) == ()
-    assert view_names(lake._session.reader, before + 3)[-1] == 'odd schema."a.b"'
-    assert len(view_names(lake._session.reader, before + 3)) == 3
+    assert view_names(catalog_of(lake), before) == ()
+    assert view_names(catalog_of(lake), before + 3)[-1] == 'odd schema."a.b"'
+    assert len(view_names(catalog_of(lake), before + 3)) == 3

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from commit_hooks import at_commit
 from faulty_lake import refused
+from lake_parts import session_of
 from local_stores import ids, store_of
 
 from lakeconf.commit import driver
@@ -279,7 +280,7 @@ def test_write_succeeds_if_staged_files_cannot_be_removed_afterwards(
 
     with store.open(spark) as lake:
         lake.create_table("t", like=MORE)
-        monkeypatch.setattr(type(lake._session.engine), "release", refuse)
+        monkeypatch.setattr(type(session_of(lake).engine), "release", refuse)
         assert lake.table("t").append(MORE) == 2
         assert "cannot remove files of write" in caplog.text
         assert ids(lake) == [1, 2]

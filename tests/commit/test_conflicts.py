@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from commit_hooks import at_commit
 from lake_fixtures import lake_with
+from lake_parts import session_of
 from local_stores import ids, on_postgres, store_of
 from plain_sql import run_plain
 
@@ -94,8 +95,8 @@ def test_append_conflicts_with_columns_changed_after_staging(lake: Lake, store: 
     def write() -> None:
         with store.open() as other, lake.transaction() as tx:
             tx.table("t").append(ROWS)
-            other._session.writer.execute("ALTER TABLE t DROP COLUMN price")
-            other._session.writer.execute("ALTER TABLE t ADD COLUMN discount BIGINT")
+            run_plain(other, "ALTER TABLE t DROP COLUMN price")
+            run_plain(other, "ALTER TABLE t ADD COLUMN discount BIGINT")
 
     with pytest.raises(CommitConflictError, match=r"main\.t"):
         write()
@@ -172,7 +173,7 @@ def test_file_that_is_registered_twice_loses_no_rows(tmp_path: Path, engine: Any
     pq.write_table(HUNDRED, path)
     with store_of(tmp_path).open(engine) as lake:
         table = lake.create_table("t", like=HUNDRED)
-        with lake._session.writer.cursor() as cursor:
+        with session_of(lake).writer.cursor() as cursor:
             for _ in range(2):
                 cursor.execute(f"CALL ducklake_add_data_files('dev', 't', '{path}')")
         before = lake.refresh()
@@ -223,7 +224,7 @@ Rows = list[tuple[Any, ...]]
 START: Rows = [(1, 1), (2, 2), (3, 3), (4, 4)]
 
 
-class Write(NamedTuple):
+class TwinWrite(NamedTuple):
     """A write with lakeconf, the same write in plain SQL, and its effect on the rows."""
 
     run: Callable[[Lake, str], object]
@@ -243,7 +244,7 @@ def add_column(lake: Lake, name: str) -> None:
     lake.table(name).evolve(add={"note": "VARCHAR"}, promote={"price": "DECIMAL(38, 0)"})
 
 
-UPDATE = Write(
+UPDATE = TwinWrite(
     lambda lake, name: lake.table(name).update({"price": 30}, "id = 3"),
     (),
     lambda rows: [(key, 30 if key == 3 else price) for key, price in rows],
@@ -251,40 +252,40 @@ UPDATE = Write(
 OURS = {
     "update": UPDATE,
     "update after a read": UPDATE,
-    "computed update": Write(
+    "computed update": TwinWrite(
         lambda lake, name: lake.table(name).update({"price": nw.col("price") * 10}, "id <= 3"),
         (),
         lambda rows: [(key, 10 * price if key <= 3 else price) for key, price in rows],
     ),
-    "evolve": Write(add_column, (), lambda rows: [(key, Decimal(price), None) for key, price in rows]),
+    "evolve": TwinWrite(add_column, (), lambda rows: [(key, Decimal(price), None) for key, price in rows]),
 }
 OTHERS = {
-    "append": Write(
+    "append": TwinWrite(
         lambda lake, name: lake.table(name).append(frame(5, 6)),
         ("INSERT INTO {} VALUES (5, 5), (6, 6)",),
         lambda rows: [*rows, (5, 5), (6, 6)],
     ),
-    "overwrite": Write(
+    "overwrite": TwinWrite(
         lambda lake, name: lake.table(name).overwrite(frame(3, 8)),
         ("BEGIN", "DELETE FROM {}", "INSERT INTO {} VALUES (3, 3), (8, 8)", "COMMIT"),
         lambda _: [(3, 3), (8, 8)],
     ),
-    "delete": Write(
+    "delete": TwinWrite(
         lambda lake, name: lake.table(name).delete("id = 1"),
         ("DELETE FROM {} WHERE id = 1",),
         lambda rows: [row for row in rows if row[0] != 1],
     ),
-    "update": Write(
+    "update": TwinWrite(
         lambda lake, name: lake.table(name).update({"price": 7}, "id = 3"),
         ("UPDATE {} SET price = 7 WHERE id = 3",),
         lambda rows: [(key, 7 if key == 3 else price) for key, price in rows],
     ),
-    "evolve": Write(
+    "evolve": TwinWrite(
         lambda lake, name: lake.table(name).evolve(rename={"id": "key"}),
         ("ALTER TABLE {} RENAME COLUMN id TO key",),
         lambda rows: rows,
     ),
-    "compact": Write(
+    "compact": TwinWrite(
         lambda lake, _: lake.maintenance.compact(),
         ("CALL ducklake_merge_adjacent_files('dev', '{}')",),
         lambda rows: rows,

@@ -15,6 +15,7 @@ import writing_process
 from killed_writers import after, check, known_files
 from local_stores import config_of, on_postgres, store_of
 from maintaining_process import AFTER, BEFORE, INSIDE, NEVER, Death, Maintainers
+from plain_sql import run_plain
 from spark_classes import spark_settings
 from strength import PROVE
 from writing_process import FIRST_BYTES, MOVES, OPERATIONS, TABLE, WAITS, PreparedWriters, frame, read, start
@@ -218,7 +219,7 @@ class History:
         for table in TABLES:
             partitioned_by = ["kind"] if table == "raw.parts" else []
             lake.create_table(table, {"id": "BIGINT", "kind": "VARCHAR"}, partitioned_by=partitioned_by)
-        lake._session.writer.execute("CALL dev.set_option('rewrite_delete_threshold', 0.3)")
+        run_plain(lake, "CALL dev.set_option('rewrite_delete_threshold', 0.3)")
         for _ in range(4):
             self.change(lake)
 

@@ -51,7 +51,7 @@ POINTS: dict[str, type[LakeconfError] | None] = {
 }
 
 
-class Database:
+class FragileDatabase:
     """A database whose connections can be terminated; `ended` counts how often they were."""
 
     def __init__(self, server: PostgresServer) -> None:
@@ -86,15 +86,15 @@ class Database:
 
 
 @pytest.fixture
-def database(postgres_server: PostgresServer) -> Database:
-    return Database(postgres_server)
+def database(postgres_server: PostgresServer) -> FragileDatabase:
+    return FragileDatabase(postgres_server)
 
 
 def files(folder: Path) -> set[str]:
     return {path.name for path in folder.rglob("*.parquet")}
 
 
-def known_files(database: Database) -> set[str]:
+def known_files(database: FragileDatabase) -> set[str]:
     found = database.sql("SELECT path FROM ducklake_data_file UNION ALL SELECT path FROM ducklake_delete_file")
     return {Path(path).name for path in found.splitlines()}
 
@@ -102,7 +102,11 @@ def known_files(database: Database) -> set[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("point", POINTS)
 def test_write_survives_or_reports_terminated_connections(
-    database: Database, postgres_server: PostgresServer, point: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    database: FragileDatabase,
+    postgres_server: PostgresServer,
+    point: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     store = store_of(tmp_path, on_postgres(postgres_server, database.name, postgres_server.port))
     raised = POINTS[point]
@@ -138,7 +142,7 @@ def test_write_survives_or_reports_terminated_connections(
 
 
 def test_commit_rejected_by_the_server_is_not_retried(
-    database: Database, postgres_server: PostgresServer, tmp_path: Path
+    database: FragileDatabase, postgres_server: PostgresServer, tmp_path: Path
 ) -> None:
     store = store_of(tmp_path, on_postgres(postgres_server, database.name, postgres_server.port))
     with store.open() as lake:
@@ -184,7 +188,7 @@ WAITED_FOR = """
 @pytest.mark.slow
 @pytest.mark.parametrize("table", ["ducklake_metadata", "ducklake_snapshot", "ducklake_snapshot_changes"])
 def test_connection_that_ends_during_a_read_is_an_error(
-    database: Database, postgres_server: PostgresServer, table: str, tmp_path: Path
+    database: FragileDatabase, postgres_server: PostgresServer, table: str, tmp_path: Path
 ) -> None:
     """DuckDB ends the process if it closes a connection whose transaction cannot be rolled back any more."""
     config = config_of(tmp_path, on_postgres(postgres_server, database.name, postgres_server.port))

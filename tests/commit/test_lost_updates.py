@@ -11,6 +11,7 @@ import narwhals as nw
 import pyarrow as pa
 import pytest
 from commit_hooks import at_commit
+from lake_parts import session_of
 from local_stores import ids, on_catalog, store_of
 
 from lakeconf.connection.connection import Connection
@@ -292,7 +293,7 @@ def test_commit_between_conflict_check_and_commit_is_detected(store: Store, monk
         lake.refresh()
         assert ids(lake) == [1, 2]
         setting = Connection(foreign).rows("SELECT current_setting('ducklake_max_retry_count')")
-        assert rival._session.writer.rows("SELECT current_setting('ducklake_max_retry_count')") == [(100,)]
+        assert session_of(rival).writer.rows("SELECT current_setting('ducklake_max_retry_count')") == [(100,)]
         assert setting != [(0,)]
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from commit_hooks import at_commit, during
+from lake_parts import session_of
 from local_stores import ids, on_postgres, on_sqlite, store_of
 from lock_files import held
 from merge_cases import commit_info
@@ -50,7 +51,7 @@ def rival(lake: Lake) -> None:
 
 def overtaken(lake: Lake, patch: pytest.MonkeyPatch, times: int, states: list[str], lock: Path) -> None:
     """Lets another writer commit before each of the first attempts, and records how the lake's lock is held."""
-    writer = type(lake._session.writer)
+    writer = type(session_of(lake).writer)
     rows = writer.rows
 
     def slow(self: Any, sql: str, *rest: Any) -> Any:
@@ -70,8 +71,8 @@ def files(lake: Lake) -> int:
 
 def test_step_commits_once_with_a_token(lake: Lake) -> None:
     retries = "SELECT current_setting('ducklake_max_retry_count')"
-    before = lake._session.writer.rows(retries)
-    found = CompactionStep(lake._session, MERGE).run()
+    before = session_of(lake).writer.rows(retries)
+    found = CompactionStep(session_of(lake), MERGE).run()
     assert [row[:2] for row in found] == [("main", "t")]
     assert lake.refresh() == 5
     assert files(lake) == 1
@@ -79,8 +80,8 @@ def test_step_commits_once_with_a_token(lake: Lake) -> None:
     assert info["lakeconf"] == __version__
     assert len(info.pop("token")) == 32
     assert list(info) == ["lakeconf"]
-    assert lake._session.writer.rows(retries) == before == [(100,)]
-    assert CompactionStep(lake._session, MERGE).run() == []
+    assert session_of(lake).writer.rows(retries) == before == [(100,)]
+    assert CompactionStep(session_of(lake), MERGE).run() == []
     assert lake.refresh() == 5, "a step that changes nothing creates no snapshot"
 
 
@@ -105,11 +106,11 @@ def test_step_that_another_commit_overtakes_is_repeated(
     caplog.set_level("INFO")
     states, lock = list[str](), tmp_path / "catalog.lakeconf-writers"
     if not has_locks:
-        lake._session.guard = LakeGuard(None, lake._session.guard.marker)
+        session_of(lake).guard = LakeGuard(None, session_of(lake).guard.marker)
         lock.touch()
     with monkeypatch.context() as patch:
         overtaken(lake, patch, times, states, lock)
-        assert ("main", "t") in [row[:2] for row in CompactionStep(lake._session, MERGE).run()]
+        assert ("main", "t") in [row[:2] for row in CompactionStep(session_of(lake), MERGE).run()]
     assert states == expected
     lake.refresh()
     assert files(lake) == 1
@@ -121,7 +122,7 @@ def test_step_gives_up_after_a_while(lake: Lake, tmp_path: Path, monkeypatch: py
     with monkeypatch.context() as patch:
         overtaken(lake, patch, 99, [], tmp_path / "catalog.lakeconf-writers")
         with pytest.raises(CommitError) as caught:
-            CompactionStep(lake._session, MERGE).run()
+            CompactionStep(session_of(lake), MERGE).run()
     assert caught.value.message.startswith("the compaction lost every race with other writers: ")
     assert caught.value.hint == "try again later"
     lake.refresh()
@@ -132,13 +133,13 @@ def test_other_errors_of_a_step_are_raised_at_once(lake: Lake) -> None:
     with pytest.MonkeyPatch.context() as patch:
         calls = during(lake, patch, "no_such_function", lambda: 1)
         with pytest.raises(QueryError, match="no_such_function"):
-            CompactionStep(lake._session, "CALL no_such_function()").run()
+            CompactionStep(session_of(lake), "CALL no_such_function()").run()
     assert calls == [1]
     with lake.transaction(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(compaction_step, "_ATTEMPTS_BESIDE_WRITERS", 0)
         with pytest.raises(LakeconfError, match="open transaction"):
-            CompactionStep(lake._session, MERGE).run()
-    assert CompactionStep(lake._session, MERGE).run(), "the writer has no open transaction"
+            CompactionStep(session_of(lake), MERGE).run()
+    assert CompactionStep(session_of(lake), MERGE).run(), "the writer has no open transaction"
 
 
 def test_step_is_not_committed_without_its_lock(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +147,7 @@ def test_step_is_not_committed_without_its_lock(lake: Lake, tmp_path: Path, monk
     with monkeypatch.context() as patch:
         during(lake, patch, "ducklake_set_commit_message", lock.unlink)
         with pytest.raises(LakeconfError, match="was deleted while it was held, so nothing was written"):
-            CompactionStep(lake._session, MERGE).run()
+            CompactionStep(session_of(lake), MERGE).run()
     assert lake.refresh() == before
 
 
@@ -155,7 +156,7 @@ def test_step_whose_reply_was_lost_succeeds(lake: Lake, monkeypatch: pytest.Monk
         raise QueryError("the reply was lost")
 
     at_commit(monkeypatch, after=lost)
-    assert CompactionStep(lake._session, MERGE).run()
+    assert CompactionStep(session_of(lake), MERGE).run()
     assert (lake.refresh(), files(lake)) == (5, 1)
 
 

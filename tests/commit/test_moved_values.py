@@ -11,6 +11,7 @@ import narwhals as nw
 import pytest
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
+from lake_parts import catalog_of, session_of
 from local_stores import store_of
 from plain_sql import run_plain
 from strength import PROVE
@@ -76,7 +77,7 @@ def fill(lake: Lake, table: str, columns: str, *statements: str) -> None:
 
 def rows_at(lake: Lake, table: str, version: int) -> Any:
     """All rows of a table, as text; the reason if DuckDB cannot read them."""
-    with contextlib.closing(lake._session.writer.cursor()) as connection:
+    with contextlib.closing(session_of(lake).writer.cursor()) as connection:
         try:
             return sorted(
                 connection.rows(f"SELECT CAST(t AS VARCHAR) FROM (FROM dev.{table} AT (VERSION => {version})) AS t")
@@ -86,7 +87,7 @@ def rows_at(lake: Lake, table: str, version: int) -> Any:
 
 
 def history(lake: Lake, table: str, first: int) -> dict[int, Any]:
-    found = [one.snapshot_id for one in snapshots(lake._session.reader)]
+    found = [one.snapshot_id for one in snapshots(catalog_of(lake))]
     return {version: rows_at(lake, table, version) for version in found if version >= first}
 
 
@@ -213,7 +214,7 @@ def test_a_copy_has_the_values_of_its_source(
         assert table not in lake.tables()
         return
     finally:
-        lake._session.writer.execute("DETACH lakeconf_source")
+        session_of(lake).writer.execute("DETACH lakeconf_source")
     assert rows_at(lake, table, lake.refresh()) == expected
     lake.drop_table(table)
 

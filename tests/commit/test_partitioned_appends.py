@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from commit_hooks import at_commit
 from partitioned_rows import COLUMNS, FIRST, SECOND, frame, ids_of, parquet_files, writers
-from plain_sql import run_plain
+from plain_sql import plain_rows, run_plain
 
 from lakeconf.engines.spark.internals import move_file
 from lakeconf.errors import AuditError, CommitConflictError, StorageError
@@ -120,7 +120,7 @@ def test_table_of_another_writer_keeps_a_column_with_a_reserved_name(lake: Lake,
         )
     lake.refresh()
     lake.table("u").append(FIRST.rename_columns(["id", "day", "__lakeconf_group_0"]))
-    kinds = lake._session.writer.rows("SELECT DISTINCT __lakeconf_group_0 FROM dev.u ORDER BY ALL NULLS FIRST")
+    kinds = plain_rows(lake, "SELECT DISTINCT __lakeconf_group_0 FROM dev.u ORDER BY ALL NULLS FIRST")
     assert kinds == [(None,), ("",), ("NULL",), ("a b",)]
 
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from commit_hooks import at_commit
 from deleted_rows import COLUMNS, frame, ids
+from lake_parts import catalog_of, scope_of, session_of
 from local_stores import on_catalog, store_of
-from plain_sql import run_plain
+from plain_sql import plain_rows, run_plain
 from planned_writes import add
 from staged_changes import file_groups
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from catalog_lake import Lake as Source
+    from catalog_lake import AttachedLake
     from pyspark.sql import SparkSession
 
     import lakeconf
@@ -42,12 +43,12 @@ if TYPE_CHECKING:
 COUNT = 3_000_000
 
 
-def one_file(lake: Source, count: int) -> None:
+def one_file(lake: AttachedLake, count: int) -> None:
     lake.run("CALL lake.set_option('data_inlining_row_limit', 0)")
     lake.run(f"CREATE TABLE lake.t AS SELECT i FROM range({count}) AS r(i)")
 
 
-def written(lake: Source, positions: str, count: int) -> PositionFile:
+def written(lake: AttachedLake, positions: str, count: int) -> PositionFile:
     """The file of positions of the only data file of the table."""
     info, folder = load_table(lake.reader, "t", lake.newest), f"{lake.folder}/data/main/t/new folder/"
     (file,) = plan_delete(lake.reader, info, None).files
@@ -57,17 +58,17 @@ def written(lake: Source, positions: str, count: int) -> PositionFile:
 @pytest.mark.parametrize("most", [500_000, 7])
 @pytest.mark.parametrize("earlier", [True, False])
 def test_positions_are_sorted_with_the_earlier_ones(
-    usual: Source, monkeypatch: pytest.MonkeyPatch, most: int, *, earlier: bool
+    inlining_lake: AttachedLake, monkeypatch: pytest.MonkeyPatch, most: int, *, earlier: bool
 ) -> None:
     monkeypatch.setattr(position_files, "SORTED_IN_MEMORY", most)
-    one_file(usual, 100)
+    one_file(inlining_lake, 100)
     if earlier:
-        usual.run("DELETE FROM lake.t WHERE i IN (1, 99)", "DELETE FROM lake.t WHERE i = 7")
+        inlining_lake.run("DELETE FROM lake.t WHERE i IN (1, 99)", "DELETE FROM lake.t WHERE i = 7")
     positions = "SELECT file_row_number AS pos FROM lake.t WHERE i % 3 = 0 ORDER BY pos"
-    ((count,),) = usual.rows(f"SELECT count(*) FROM ({positions})")
-    file = written(usual, positions, count)
-    rows = usual.rows(f"SELECT * FROM '{file.path}'")
-    newest = usual.newest
+    ((count,),) = inlining_lake.rows(f"SELECT count(*) FROM ({positions})")
+    file = written(inlining_lake, positions, count)
+    rows = inlining_lake.rows(f"SELECT * FROM '{file.path}'")
+    newest = inlining_lake.newest
     new = [(file.data_file.path, number, newest + 1) for number in range(0, 99, 3)]
     old = [
         (file.data_file.path, 1, newest - 1),
@@ -77,32 +78,32 @@ def test_positions_are_sorted_with_the_earlier_ones(
     every = [(file.data_file.path, number) for number in range(0, 100, 3)]
     assert rows == (sorted([*new, *old], key=lambda row: row[1]) if earlier else every)
     assert file.row_count == len(rows)
-    ids = usual.rows(f"SELECT field_id FROM parquet_schema('{file.path}') WHERE type IS NOT NULL")
+    ids = inlining_lake.rows(f"SELECT field_id FROM parquet_schema('{file.path}') WHERE type IS NOT NULL")
     assert [number for (number,) in ids] == [2147483646, 2147483645, 2147483539][: len(rows[0])]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("earlier", [0, 300_000])
-def test_memory_does_not_grow_with_the_number_of_positions(usual: Source, earlier: int) -> None:
+def test_memory_does_not_grow_with_the_number_of_positions(inlining_lake: AttachedLake, earlier: int) -> None:
     """COPY would keep row groups of the source in memory until their turn; a sort of all positions needs 150 MB.
 
     That of their names, too, would need more memory, because the path of the data file is long.
     """
-    folder = usual.folder / ("long" * 50)
+    folder = inlining_lake.folder / ("long" * 50)
     folder.mkdir()
-    usual.run("CALL lake.set_option('data_inlining_row_limit', 0)", "CREATE TABLE lake.t (i BIGINT)")
+    inlining_lake.run("CALL lake.set_option('data_inlining_row_limit', 0)", "CREATE TABLE lake.t (i BIGINT)")
     path = f"{folder}/one.parquet"
-    usual.run(f"COPY (FROM range({COUNT}) AS r(i)) TO '{path}' (FORMAT parquet, ROW_GROUP_SIZE {COUNT})")
-    usual.run(f"CALL ducklake_add_data_files('lake', 't', '{path}')")
+    inlining_lake.run(f"COPY (FROM range({COUNT}) AS r(i)) TO '{path}' (FORMAT parquet, ROW_GROUP_SIZE {COUNT})")
+    inlining_lake.run(f"CALL ducklake_add_data_files('lake', 't', '{path}')")
     if earlier:
-        usual.run(f"DELETE FROM lake.t WHERE i % 10 = 0 AND i < {earlier * 10}")
+        inlining_lake.run(f"DELETE FROM lake.t WHERE i % 10 = 0 AND i < {earlier * 10}")
     positions = "SELECT file_row_number AS pos FROM lake.t WHERE i % 2 = 1"
-    usual.run("SET max_temp_directory_size = '0KB'", "SET memory_limit = '60MB'")
-    file = written(usual, positions, COUNT // 2)
-    usual.run("RESET memory_limit")
+    inlining_lake.run("SET max_temp_directory_size = '0KB'", "SET memory_limit = '60MB'")
+    file = written(inlining_lake, positions, COUNT // 2)
+    inlining_lake.run("RESET memory_limit")
     query = f"SELECT count(*), bool_and(pos > before) FROM (SELECT pos, lag(pos) OVER () AS before FROM '{file.path}')"
-    assert usual.rows(query) == [(COUNT // 2 + earlier, True)]
-    assert usual.rows(f"SELECT DISTINCT file_path FROM '{file.path}'") == [(path,)]
+    assert inlining_lake.rows(query) == [(COUNT // 2 + earlier, True)]
+    assert inlining_lake.rows(f"SELECT DISTINCT file_path FROM '{file.path}'") == [(path,)]
 
 
 @pytest.mark.parametrize(
@@ -143,7 +144,7 @@ def footer(name: str, rows: int, *statistics: ColumnStatistics) -> Footer:
 
 
 def planned(lake: lakeconf.Lake, rows: int) -> tuple[TableInfo, FileGroup, Footer]:
-    reader, version = lake._session.reader, lake.refresh()
+    reader, version = catalog_of(lake), lake.refresh()
     info = load_table(reader, "t", version)
     (group,) = file_groups(reader, info, version)
     return info, group, replace(footer("a.parquet", rows), path=f"{info.path}a.parquet")
@@ -152,7 +153,7 @@ def planned(lake: lakeconf.Lake, rows: int) -> tuple[TableInfo, FileGroup, Foote
 def replaced(lake: lakeconf.Lake, replacement: tuple[TableInfo, FileGroup, Footer]) -> StagedTables:
     """The tables of a staged commit that replaces a group of files, on the snapshot of the lake."""
     info, group, written = replacement
-    tables = StagedTables(lake._session.reader, lake._session.writer, lake.snapshot_id, "/hidden/")
+    tables = StagedTables(catalog_of(lake), session_of(lake).writer, lake.snapshot_id, "/hidden/")
     tables.replace_files(info, [(group, written)])
     return tables
 
@@ -259,7 +260,7 @@ def make_twins(lake: Lake, *names: str) -> None:
 
 def rows(lake: Lake, table: str, version: int | None = None) -> list[tuple[Any, ...]]:
     at = "" if version is None else f" AT (VERSION => {version})"
-    return sorted(lake._session.writer.rows(f"SELECT rowid, * FROM dev.{table}{at}"), key=repr)
+    return sorted(plain_rows(lake, f"SELECT rowid, * FROM dev.{table}{at}"), key=repr)
 
 
 @pytest.mark.slow
@@ -274,7 +275,7 @@ def test_overwrite_replaces_all_rows(empty: Lake) -> None:
         empty.refresh()
         version = empty.snapshot_id
         ids_before = {row[1] for row in rows(empty, name)}
-        with empty._scope.joined() as transaction:
+        with scope_of(empty).joined() as transaction:
             add(transaction, name, OverwriteRows(frame(3)))
             run_plain(empty, *filter(None, [others[other].format(name)]))
         assert sorted(row[1] for row in rows(empty, name)) == [0, 1, 2], other
@@ -309,7 +310,7 @@ def test_row_that_is_flushed_after_the_commit_began_is_deleted(empty: Lake, monk
         return run(self, *arguments)
 
     monkeypatch.setattr(RowDelta, "run", flushing)
-    with empty._scope.joined() as transaction:
+    with scope_of(empty).joined() as transaction:
         add(transaction, "t", DeleteRows("id IN (4, 7) AND x > 2"))
         assert isinstance(transaction.contents.actions[-1], RowDelta)
         run_plain(empty, "INSERT INTO t VALUES (4, '2024-01-01', 'new', 50)")
@@ -331,8 +332,8 @@ def test_history_and_change_feed_are_those_of_a_delete_by_duckdb(empty: Lake) ->
     assert ours[::2] == theirs[::2]
     assert ours[1::2] == theirs[2::2]
     feeds = [
-        empty._session.writer.rows(
-            f"SELECT rowid, change_type, id, day, kind, x FROM dev.table_changes('{name}', {first + 1}, {last})"
+        plain_rows(
+            empty, f"SELECT rowid, change_type, id, day, kind, x FROM dev.table_changes('{name}', {first + 1}, {last})"
         )
         for name in ("ours", "theirs")
     ]

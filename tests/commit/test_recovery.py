@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from catalog_lake import Lake, lake
+from catalog_lake import AttachedLake, lake
 from commit_hooks import at_commit
+from lake_parts import session_of
 from local_stores import config_of, ids, in_bucket, on_postgres
+from plain_sql import run_plain
 
 import lakeconf
 from lakeconf.commit import lost_reply
@@ -33,7 +36,7 @@ FAILS = "SELECT error('a commit takes too long')"
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> Iterator[Lake]:
+def source(tmp_path: Path) -> Iterator[AttachedLake]:
     """A lake with the table `t`, which has one file, at snapshot 2."""
     with lake("duckdb", tmp_path) as attached:
         attached.run("CREATE TABLE lake.t (id BIGINT)", "INSERT INTO lake.t FROM range(100)")
@@ -41,7 +44,7 @@ def source(tmp_path: Path) -> Iterator[Lake]:
 
 
 def catalog_of(
-    source: Lake, barrier: str | Committing = Committing.UNKNOWN, opened: list[Connection] | None = None
+    source: AttachedLake, barrier: str | Committing = Committing.UNKNOWN, opened: list[Connection] | None = None
 ) -> SqlCommit:
     def reconnect() -> Connection:
         connection = source.connection.cursor()
@@ -52,7 +55,7 @@ def catalog_of(
     return SqlCommit(source.connection.cursor(), source.reader, reconnect, barrier, TOKEN)
 
 
-def commit(source: Lake, *statements: str, token: str | None = None) -> int:
+def commit(source: AttachedLake, *statements: str, token: str | None = None) -> int:
     """Commits statements with a token, and returns the snapshot."""
     info = "NULL" if token is None else f'\'{{"token": "{token}"}}\''
     message = f"CALL ducklake_set_commit_message('lake', NULL, NULL, extra_info => {info})"
@@ -64,20 +67,20 @@ def more(table: str = "t") -> str:
     return f"INSERT INTO lake.{table} FROM range(100)"
 
 
-def lose(source: Lake, *versions: int) -> None:
+def lose(source: AttachedLake, *versions: int) -> None:
     """Removes snapshots from the catalog."""
     for table in ("snapshot", "snapshot_changes"):
         source.metadata(f"DELETE FROM ducklake_{table} WHERE snapshot_id IN {(*versions, -1)}")
 
 
-def files(source: Lake) -> set[str]:
+def files(source: AttachedLake) -> set[str]:
     return {str(path) for path in (source.folder / "data").rglob("*.parquet")}
 
 
 # Looking for a commit.
 
 
-def test_commit_is_found_by_its_token(source: Lake) -> None:
+def test_commit_is_found_by_its_token(source: AttachedLake) -> None:
     commit(source, more())
     begun = commit(source, more(), token="another")
     commit(source, more(), token="a third")
@@ -90,7 +93,7 @@ def test_commit_is_found_by_its_token(source: Lake) -> None:
     assert find_commit(source.reader, TOKEN, begun - 2) == made
 
 
-def test_complete_catalog_without_the_token_proves_that_the_commit_failed(source: Lake) -> None:
+def test_complete_catalog_without_the_token_proves_that_the_commit_failed(source: AttachedLake) -> None:
     begun = commit(source, more(), token=TOKEN)
     assert find_commit(source.reader, TOKEN, begun) is None, "a token of an earlier snapshot is of another commit"
     commit(source, more(), token="another")
@@ -101,7 +104,7 @@ def test_complete_catalog_without_the_token_proves_that_the_commit_failed(source
 
 
 @pytest.mark.parametrize("lost", [[3], [4], [3, 4], [4, 5]], ids=str)
-def test_catalog_without_a_later_snapshot_proves_nothing(source: Lake, lost: list[int]) -> None:
+def test_catalog_without_a_later_snapshot_proves_nothing(source: AttachedLake, lost: list[int]) -> None:
     begun = source.newest
     for _ in range(3):
         commit(source, more())
@@ -121,7 +124,7 @@ def test_catalog_without_a_later_snapshot_proves_nothing(source: Lake, lost: lis
 # The catalog of an attempt.
 
 
-def test_answered_commit_is_looked_up_without_a_new_connection(source: Lake) -> None:
+def test_answered_commit_is_looked_up_without_a_new_connection(source: AttachedLake) -> None:
     opened: list[Connection] = []
     catalog = catalog_of(source, FAILS, opened)
     begun = source.newest
@@ -132,7 +135,7 @@ def test_answered_commit_is_looked_up_without_a_new_connection(source: Lake) -> 
 
 
 @pytest.mark.parametrize("barrier", ["SELECT 1", *Committing], ids=str)
-def test_lost_commit_is_looked_up_on_a_new_connection(source: Lake, barrier: str | Committing) -> None:
+def test_lost_commit_is_looked_up_on_a_new_connection(source: AttachedLake, barrier: str | Committing) -> None:
     opened: list[Connection] = []
     catalog = catalog_of(source, barrier, opened)
     begun = source.newest
@@ -149,7 +152,7 @@ def test_lost_commit_is_looked_up_on_a_new_connection(source: Lake, barrier: str
             connection.execute("SELECT 1")
 
 
-def test_wait_for_other_commits_is_rolled_back_and_leaves_no_transaction(source: Lake) -> None:
+def test_wait_for_other_commits_is_rolled_back_and_leaves_no_transaction(source: AttachedLake) -> None:
     await_commits(source.reader, "CREATE TABLE memory.made AS SELECT 1")
     assert source.rows("SELECT count(*) FROM duckdb_tables() WHERE table_name = 'made'") == [(0,)]
     commit(source, more(), token=TOKEN)
@@ -166,7 +169,7 @@ def test_wait_for_other_commits_is_rolled_back_and_leaves_no_transaction(source:
 # Keeping the files of a commit.
 
 
-def test_removed_files_of_a_transaction_are_restored(source: Lake) -> None:
+def test_removed_files_of_a_transaction_are_restored(source: AttachedLake) -> None:
     source.run(
         "CREATE SCHEMA lake.raw", 'CREATE TABLE lake.raw."Ta.ble" (id BIGINT)', "CREATE TABLE lake.new (id BIGINT)"
     )
@@ -204,7 +207,7 @@ def test_removed_files_of_a_transaction_are_restored(source: Lake) -> None:
 # Checking the files of a commit.
 
 
-def file_of(source: Lake, kind: str) -> tuple[Path, int]:
+def file_of(source: AttachedLake, kind: str) -> tuple[Path, int]:
     """The newest file of a kind, and the snapshot at which it begins."""
     found = source.metadata(
         f"SELECT path, begin_snapshot FROM ducklake_{kind}_file ORDER BY {kind}_file_id DESC LIMIT 1"
@@ -214,7 +217,7 @@ def file_of(source: Lake, kind: str) -> tuple[Path, int]:
 
 
 @pytest.mark.parametrize("kind", ["data", "delete"])
-def test_missing_file_of_a_snapshot_is_an_error(source: Lake, kind: str) -> None:
+def test_missing_file_of_a_snapshot_is_an_error(source: AttachedLake, kind: str) -> None:
     made = commit(source, more() if kind == "data" else "DELETE FROM lake.t WHERE id > 7")
     path, begin = file_of(source, kind)
     commit(source, more())
@@ -234,7 +237,7 @@ def test_missing_file_of_a_snapshot_is_an_error(source: Lake, kind: str) -> None
         check_written(source.reader, other)
 
 
-def test_missing_file_of_a_compaction_begins_at_an_earlier_snapshot(source: Lake) -> None:
+def test_missing_file_of_a_compaction_begins_at_an_earlier_snapshot(source: AttachedLake) -> None:
     commit(source, more())
     source.run("CALL ducklake_merge_adjacent_files('lake')")
     path, begin = file_of(source, "data")
@@ -245,7 +248,7 @@ def test_missing_file_of_a_compaction_begins_at_an_earlier_snapshot(source: Lake
         check_written(source.reader, made)
 
 
-def test_files_of_the_first_snapshot_and_in_other_folders_are_checked(source: Lake, tmp_path: Path) -> None:
+def test_files_of_the_first_snapshot_and_in_other_folders_are_checked(source: AttachedLake, tmp_path: Path) -> None:
     path, _ = file_of(source, "data")
     outside = tmp_path / "outside.parquet"
     source.run(f"COPY (SELECT range AS id FROM range(9)) TO '{outside}'")
@@ -260,7 +263,7 @@ def test_files_of_the_first_snapshot_and_in_other_folders_are_checked(source: La
         check_written(source.reader, 2)
 
 
-def test_files_of_a_table_that_the_snapshot_lacks_are_not_checked(source: Lake) -> None:
+def test_files_of_a_table_that_the_snapshot_lacks_are_not_checked(source: AttachedLake) -> None:
     made = commit(source, more())
     path, _ = file_of(source, "data")
     path.unlink()
@@ -273,15 +276,16 @@ def test_file_exists_or_is_missing_or_cannot_be_examined(s3_server: S3Server, tm
     folder = f"s3://{storage['bucket']}"
     store = lakeconf.init(config_of(tmp_path, storage=storage)).get_store("dev")
     with open_connection(store) as connection:
+        exists = partial(lost_reply._exists, connection)
         connection.execute(f"COPY (SELECT 1) TO '{folder}/lake/there.parquet'")
         names = ("there.parquet", "missing.parquet")
-        found = {name: lost_reply._exists(connection, f"{folder}/lake/{name}") for name in names}
+        found = {name: exists(f"{folder}/lake/{name}") for name in names}
         assert found == {"there.parquet": True, "missing.parquet": False}
         with pytest.raises(StorageError):
-            lost_reply._exists(connection, f"{folder}-none/there.parquet")
+            exists(f"{folder}-none/there.parquet")
         name = f"{tmp_path}/{'x' * 300}"
         with pytest.raises(StorageError, match=f"^{name} cannot be examined: File name too long$"):
-            lost_reply._exists(connection, name)
+            exists(name)
 
 
 @pytest.fixture(params=["local", "s3"])
@@ -323,7 +327,7 @@ def test_lost_commit_replies_lose_no_rows(
     with direct.open() as other:
         other.create_table("t", {"id": "BIGINT"}).append(rows(*range(10)))
     with hurt.open() as lake:
-        table, writer = lake.table("t"), lake._session.writer
+        table, writer = lake.table("t"), session_of(lake).writer
 
         def insert_small() -> None:
             writer.execute("CALL dev.set_option('data_inlining_row_limit', 10)")
@@ -361,8 +365,8 @@ def test_flush_of_only_deletes_keeps_its_files_after_a_lost_reply(stores: list[S
     """DuckLake's flush function returns no row for a table of which it flushes only deletes."""
     with stores[0].open() as other:
         other.create_table("t", {"id": "BIGINT"}).append(rows(*range(10)))
-        other._session.writer.execute("CALL dev.set_option('data_inlining_row_limit', 10)")
-        other._session.writer.execute("DELETE FROM t WHERE id = 5")
+        run_plain(other, "CALL dev.set_option('data_inlining_row_limit', 10)")
+        run_plain(other, "DELETE FROM t WHERE id = 5")
     assert lost(lambda lake: lake.maintenance.flush()) == [0, 1, 2, 3, 4, 6, 7, 8, 9]
 
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from commit_hooks import at_staged_commit
+from lake_parts import catalog_of, data_path_of
 from local_stores import config_of, in_bucket, on_catalog, on_postgres, store_of
-from plain_sql import run_plain
+from plain_sql import plain_rows, run_plain
 from staged_changes import COLUMNS, staged, with_key
 
 import lakeconf
@@ -22,7 +23,7 @@ from lakeconf.errors import CommitConflictError, CommitError, ConnectionFailed, 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from catalog_lake import Lake as CatalogLake
+    from catalog_lake import AttachedLake
     from servers import FaultProxy, PostgresServer
 
     from lakeconf import Lake, Store
@@ -72,11 +73,11 @@ def lake(store: Store) -> Iterator[Lake]:
 
 def rows(lake: Lake, version: int | None = None) -> list[tuple[Any, ...]]:
     at = "" if version is None else f" AT (VERSION => {version})"
-    return sorted(lake._session.writer.rows(f"SELECT id, name FROM dev.t{at}"))
+    return sorted(plain_rows(lake, f"SELECT id, name FROM dev.t{at}"))
 
 
 def row_ids(lake: Lake) -> dict[int, int]:
-    return dict(lake._session.writer.rows("SELECT id, rowid FROM dev.t"))
+    return dict(plain_rows(lake, "SELECT id, rowid FROM dev.t"))
 
 
 def changed(*pairs: tuple[int, str | None]) -> list[tuple[int, str]]:
@@ -92,7 +93,7 @@ def test_changes_of_each_kind_are_one_snapshot(lake: Lake) -> None:
     assert {number: found for number, found in row_ids(lake).items() if number < 1000} == {
         number: number for number, _ in rows(lake) if number < 1000
     }
-    feed = lake._session.writer.rows(f"FROM dev.table_changes('t', {before + 1}, {before + 1})")
+    feed = plain_rows(lake, f"FROM dev.table_changes('t', {before + 1}, {before + 1})")
     assert sorted((kind, number, name) for _, _, kind, number, name in feed) == [
         ("delete", 5, "old"),
         ("delete", 21, "old"),
@@ -134,7 +135,7 @@ def test_other_changes_of_the_table_are_conflicts(
         at_staged_commit(monkeypatch, before=lambda: run_plain(lake, statement))
     else:
         run_plain(lake, statement)
-    before = lake._session.reader
+    before = catalog_of(lake)
     with pytest.raises(CommitConflictError):
         transaction.commit()
     with before.transaction() as metadata:
@@ -161,7 +162,7 @@ def test_rows_that_maintenance_moves_are_found(lake: Lake, monkeypatch: pytest.M
 
 def test_files_are_kept_if_the_function_fails(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """DuckLake removes the files of a failed commit under names that do not exist."""
-    folder = Path(lake._session.reader.data_path)
+    folder = Path(data_path_of(lake))
     transaction = staged(lake, {5: "new"}, added=1)
     kept = {Path(path) for change in transaction.contents.actions for path in change.files}
     at_staged_commit(monkeypatch, before=lambda: run_plain(lake, CONFLICTS["append"]))
@@ -198,7 +199,7 @@ def test_files_are_found_wherever_the_lake_is(
             "CALL ducklake_expire_snapshots('dev', older_than => now())",
             "CALL ducklake_cleanup_old_files('dev', cleanup_all => true)",
         )
-        found = lake._session.writer.rows(f"SELECT rowid, id, name FROM dev.{table}")
+        found = plain_rows(lake, f"SELECT rowid, id, name FROM dev.{table}")
     assert sorted(found) == [(n, n, "newer" if n == 4 else "old") for n in (0, 1, 3, 4, 7, 8)]
 
 
@@ -297,16 +298,16 @@ def test_lost_reply_on_a_server_is_looked_up(
         assert rows(lake) == wanted
         assert lake.table("t").idempotency_keys() == (["first", "k"] if forward else ["first"])
         if forward:
-            assert files <= set(Path(lake._session.reader.data_path).rglob("*.parquet"))
+            assert files <= set(Path(data_path_of(lake)).rglob("*.parquet"))
 
 
-def test_these_tests_run_each_version_that_may_commit(usual: CatalogLake) -> None:
+def test_these_tests_run_each_version_that_may_commit(inlining_lake: AttachedLake) -> None:
     """After an upgrade: compare `COLUMNS` with the extension's source, and run `make prove` before adding a version."""
-    found = usual.rows("SELECT extension_version FROM duckdb_extensions() WHERE extension_name = 'ducklake'")
+    found = inlining_lake.rows("SELECT extension_version FROM duckdb_extensions() WHERE extension_name = 'ducklake'")
     assert {version for (version,) in found} == STAGED_COMMIT_VERSIONS
 
 
-def test_metadata_are_recognized_by_the_id_of_the_lake(usual: CatalogLake) -> None:
-    name, connection = usual.reader.metadata_database, usual.connection
-    assert is_metadata_of(connection, name, usual.reader.lake_id)
+def test_metadata_are_recognized_by_the_id_of_the_lake(inlining_lake: AttachedLake) -> None:
+    name, connection = inlining_lake.reader.metadata_database, inlining_lake.connection
+    assert is_metadata_of(connection, name, inlining_lake.reader.lake_id)
     assert not is_metadata_of(connection, name, "another lake")

@@ -9,6 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
+from lake_parts import session_of
 from local_stores import on_catalog, store_of
 from merge_cases import OTHERS, fetched, shown
 from plain_sql import run_plain
@@ -128,7 +129,7 @@ class Twins:
         done = True
         for twin in (self.public, self.staged):
             try:
-                flush_table(self.lake._session, newest(self.lake._session, twin))
+                flush_table(session_of(self.lake), newest(session_of(self.lake), twin))
             except RowsChangedError:
                 done = False
             self.versions[twin].append(self.lake.refresh())

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import narwhals as nw
 import pyarrow as pa
 import pytest
+from lake_parts import scope_of, session_of
 from local_stores import config_of, ids, on_catalog, on_postgres, store_of
 from strength import PROVE
 
@@ -92,7 +93,7 @@ def test_failed_write_keeps_writes_of_other_threads_in_the_transaction(
     with store_of(tmp_path).open() as lake, ThreadPoolExecutor(1) as pool:
         lake.create_table("good", rows)
         lake.create_table("bad", rows)
-        adopt = lake._session.engine.adopt
+        adopt = session_of(lake).engine.adopt
         others: list[Future[int]] = []
 
         def adopt_beside(frame: Any) -> Any:
@@ -101,7 +102,7 @@ def test_failed_write_keeps_writes_of_other_threads_in_the_transaction(
                 wait(others, timeout=1)
             return adopt(frame)
 
-        monkeypatch.setattr(lake._session.engine, "adopt", adopt_beside)
+        monkeypatch.setattr(session_of(lake).engine, "adopt", adopt_beside)
         with lake.transaction() as tx:
             with pytest.raises(LakeconfError):
                 tx.table("bad").overwrite(rows, where="id = 1")
@@ -125,7 +126,7 @@ def test_interrupted_schema_change_releases_the_writer_lock(tmp_path: Path, monk
             with pytest.raises(KeyboardInterrupt):
                 table.evolve(add={"text": "VARCHAR"})
         with ThreadPoolExecutor(1) as pool:
-            assert pool.submit(lake._session.writer_lock.acquire, timeout=1).result()
+            assert pool.submit(session_of(lake).writer_lock.acquire, timeout=1).result()
 
 
 @pytest.mark.slow
@@ -163,26 +164,26 @@ def test_commit_includes_writes_that_other_threads_have_begun(tmp_path: Path, mo
     began, go = Event(), Event()
     with store_of(tmp_path).open() as lake, ThreadPoolExecutor(2) as pool:
         lake.create_table("t", {"id": "BIGINT"})
-        adopt = lake._session.engine.adopt
+        adopt = session_of(lake).engine.adopt
 
         def slow(frame: Any) -> Any:
             began.set()
             go.wait(60)
             return adopt(frame)
 
-        monkeypatch.setattr(lake._session.engine, "adopt", slow)
+        monkeypatch.setattr(session_of(lake).engine, "adopt", slow)
         with lake.transaction() as tx:
             begun = pool.submit(lambda: tx.table("t").append(pa.table({"id": [1]})))
             began.wait(60)
             late = pool.submit(lambda: tx.table("t").append(pa.table({"id": [2]})))
-            end = tx._scope.transaction.end  # type: ignore[union-attr]
-            monkeypatch.setattr(tx._scope.transaction, "_ended", True)  # while the second write waits for its turn
+            end = scope_of(tx).transaction.end  # type: ignore[union-attr]
+            monkeypatch.setattr(scope_of(tx).transaction, "_ended", True)  # while the second write waits for its turn
 
             def end_after_the_write() -> None:
                 go.set()
                 end()
 
-            monkeypatch.setattr(tx._scope.transaction, "end", end_after_the_write)
+            monkeypatch.setattr(scope_of(tx).transaction, "end", end_after_the_write)
         begun.result(60)
         with pytest.raises(LakeconfError, match="the transaction has ended"):
             late.result(60)
@@ -194,9 +195,9 @@ def test_transaction_write_conflicts_with_commits_since_its_thread_read(store: S
     with store.open() as lake, ThreadPoolExecutor(1) as reading, ThreadPoolExecutor(1) as refreshing:
         lake.create_table("t", {"id": "BIGINT"}).append(pa.table({"id": [1]}))
         found = reading.submit(ids, lake, "t").result()
-        lake._session.base.own.clear()  # the next commit counts as one of another writer
+        session_of(lake).base.own.clear()  # the next commit counts as one of another writer
         lake.table("t").append(pa.table({"id": [2]}))
-        lake._session.base.own.clear()
+        session_of(lake).base.own.clear()
         refreshing.submit(lake.refresh).result()
 
         def write(tx: Lake) -> int:
@@ -224,19 +225,19 @@ def test_write_that_waited_for_maintenance_reads_the_latest_snapshot(
     store = store_of(tmp_path)
     with store.open() as lake:
         table = lake.create_table("t", {"id": "BIGINT"})
-        writing = lake._session.guard.writing
+        writing = session_of(lake).guard.writing
 
         def after_maintenance() -> Any:
-            monkeypatch.setattr(lake._session.guard, "writing", writing)
+            monkeypatch.setattr(session_of(lake).guard, "writing", writing)
             with store.open() as other:
                 other.table("t").append(pa.table({"id": [1]}))
             lake.refresh()
             assert lake.maintenance.expire_snapshots(older_than=timedelta(0), force=True) == [0, 1]
             return writing()
 
-        monkeypatch.setattr(lake._session.guard, "writing", after_maintenance)
+        monkeypatch.setattr(session_of(lake).guard, "writing", after_maintenance)
         table.append(pa.table({"id": [2]}))
-        monkeypatch.setattr(lake._session.guard, "writing", after_maintenance)
+        monkeypatch.setattr(session_of(lake).guard, "writing", after_maintenance)
         monkeypatch.setattr(lake.maintenance.__class__, "expire_snapshots", lambda *_, **__: [0, 1])
         with lake.transaction() as tx:
             assert (tx.snapshot_id, ids(tx, "t")) == (4, [1, 1, 2])

@@ -11,6 +11,7 @@ import narwhals as nw
 import pyarrow as pa
 import pytest
 from lake_fixtures import lake_with
+from lake_parts import catalog_of, scope_of, session_of
 from plain_sql import run_plain
 
 from lakeconf.commit import audits
@@ -111,9 +112,9 @@ def test_merge_conflicts_if_its_rows_are_missing_at_commit(lake: Lake) -> None:
     def write(second: Any) -> None:
         with lake.transaction() as tx:
             tx.table("t").merge(MORE, on="id")
-            (change, *_) = tx._scope.transaction.contents.actions  # type: ignore[union-attr]
+            (change, *_) = scope_of(tx).transaction.contents.actions  # type: ignore[union-attr]
             second(tx)
-            tx._scope.transaction.contents.actions.reverse()  # type: ignore[union-attr]
+            scope_of(tx).transaction.contents.actions.reverse()  # type: ignore[union-attr]
             assert isinstance(change, RunSql)
             assert change.counts == (1,)
 
@@ -219,7 +220,7 @@ def test_ended_transaction_rejects_audits_and_runs(opened: Lake) -> None:
         ended.audit("no rows", "FROM t")
     with pytest.raises(LakeconfError, match="the transaction has ended"):
         ended.runs.record(ModelRun("main.t", "run", "code"))
-    assert (ended._scope.transaction.contents.audits, ended._scope.transaction.contents.events) == ([], [])  # type: ignore[union-attr]
+    assert (scope_of(ended).transaction.contents.audits, scope_of(ended).transaction.contents.events) == ([], [])  # type: ignore[union-attr]
 
 
 def test_stream_sink_is_rejected_in_a_transaction(opened: Lake) -> None:
@@ -246,13 +247,13 @@ def writing(store: Store) -> Iterator[Lake]:
     """A lake whose writer has an open transaction with seven rows in the table `t`."""
     with store.open() as writing:
         writing.create_table("t", {"id": "BIGINT", "name": "VARCHAR"})
-        writing._session.writer.execute("BEGIN")
-        writing._session.writer.execute("INSERT INTO dev.t SELECT range, 'n' || range FROM range(7)")
+        session_of(writing).writer.execute("BEGIN")
+        session_of(writing).writer.execute("INSERT INTO dev.t SELECT range, 'n' || range FROM range(7)")
         yield writing
 
 
 def run(writing: Lake, sql: str) -> None:
-    audits.run(Audit("few", sql), writing._session.writer, writing._session.reader)
+    audits.run(Audit("few", sql), session_of(writing).writer, catalog_of(writing))
 
 
 def refused(writing: Lake, sql: str) -> AuditError:
@@ -286,13 +287,13 @@ def test_audit_that_cannot_be_run_is_refused(writing: Lake) -> None:
     caught = refused(writing, "FROM ducklake_cleanup_old_files('dev', cleanup_all => true)")
     assert "ducklake_cleanup_old_files() changes the lake without its locks" in caught.message
     # A view of the lake that may read files is refused before it is bound.
-    writing._session.writer.execute("ROLLBACK")
-    writing._session.writer.execute("CREATE VIEW dev.files AS FROM read_text('/etc/hostname')")
+    session_of(writing).writer.execute("ROLLBACK")
+    session_of(writing).writer.execute("CREATE VIEW dev.files AS FROM read_text('/etc/hostname')")
     assert "read_text" in refused(writing, "FROM files").message
 
 
 def test_error_of_an_audit_shows_no_secret(writing: Lake) -> None:
-    session = writing._session
+    session = session_of(writing)
     writer = Connection(session.writer.native, [Secret("hunter2hunter2")])
 
     with pytest.raises(AuditError, match="cannot be run") as caught:

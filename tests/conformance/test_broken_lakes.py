@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
     from lakeconf import Lake
 
-    Break = Callable[["Case"], object]
+    Break = Callable[["BrokenLake"], object]
 
 ROWS = [{"id": number} for number in range(50)]
 FAILED, WARNED = "dev does not work: {} failed", "dev works; look at the warnings: {}"
 
 
-class Case:
+class BrokenLake:
     """A store with a lake of one table, and the tools to break it."""
 
     def __init__(self, request: pytest.FixtureRequest, folder: Path) -> None:
@@ -68,18 +68,18 @@ class Case:
         with self.opened() as lake:
             lake.create_table("t", {"id": "BIGINT"}, if_not_exists=True).append(ROWS)
 
-    def written(self) -> Case:
+    def written(self) -> BrokenLake:
         self.write()
         return self
 
-    def with_catalog(self, **metadata: Any) -> Case:
+    def with_catalog(self, **metadata: Any) -> BrokenLake:
         self.metadata = metadata
         return self
 
-    def on_postgres(self, **changes: Any) -> Case:
+    def on_postgres(self, **changes: Any) -> BrokenLake:
         return self.with_catalog(**on_postgres(self.postgres) | changes)
 
-    def in_bucket(self, server: S3Server, **changes: Any) -> Case:
+    def in_bucket(self, server: S3Server, **changes: Any) -> BrokenLake:
         self.storage = in_bucket(server) | changes
         return self
 
@@ -105,11 +105,11 @@ class Case:
             path.write_text("\n".join(lines))
 
 
-def healthy_servers(case: Case) -> None:
+def healthy_servers(case: BrokenLake) -> None:
     case.on_postgres().in_bucket(case.s3()).write()
 
 
-def locks_of_a_killed_process(case: Case) -> None:
+def locks_of_a_killed_process(case: BrokenLake) -> None:
     case.write()
     holder = "import fcntl, os, sys; fcntl.flock(open(sys.argv[1], 'a'), fcntl.LOCK_EX); os._exit(9)"
     for suffix in ("lock", "writers"):
@@ -117,42 +117,42 @@ def locks_of_a_killed_process(case: Case) -> None:
         assert killed.returncode == 9
 
 
-def lost_catalog_without_a_marker(case: Case) -> None:
+def lost_catalog_without_a_marker(case: BrokenLake) -> None:
     """As plain DuckDB makes a lake."""
     lost_catalog(case)
     (case.folder / "data" / MARKER).unlink()
 
 
-def lost_catalog(case: Case) -> None:
+def lost_catalog(case: BrokenLake) -> None:
     case.write()
     for path in case.folder.glob("catalog*"):
         path.unlink()
 
 
-def empty_catalog(case: Case) -> None:
+def empty_catalog(case: BrokenLake) -> None:
     lost_catalog(case)
     case.catalog.touch()
 
 
-def catalog_without_tables(case: Case) -> None:
+def catalog_without_tables(case: BrokenLake) -> None:
     lost_catalog(case)
     case.statement("CREATE TABLE t (a)")
     case.statement("DROP TABLE t")
 
 
-def catalog_on_postgres_dropped(case: Case) -> None:
+def catalog_on_postgres_dropped(case: BrokenLake) -> None:
     case.on_postgres().write()
     case.postgres.sql("DROP SCHEMA public CASCADE; CREATE SCHEMA public", str(case.metadata["database"]))
 
 
-def corrupt_catalog(case: Case) -> None:
+def corrupt_catalog(case: BrokenLake) -> None:
     case.write()
     content = bytearray(case.catalog.read_bytes())
     content[100:4096] = b"\xff" * 3996
     case.catalog.write_bytes(content)
 
 
-def mixed_catalog(case: Case) -> None:
+def mixed_catalog(case: BrokenLake) -> None:
     """As after a restore beside the WAL of the former catalog: an index lacks rows of its table."""
     case.write()
     with closing(sqlite3.connect(case.catalog)) as connection:
@@ -165,7 +165,7 @@ def mixed_catalog(case: Case) -> None:
     case.catalog.write_bytes(content)
 
 
-def column_without_fields(case: Case) -> None:
+def column_without_fields(case: BrokenLake) -> None:
     """As DuckLake leaves a nested column that one transaction adds and renames."""
     with case.opened() as lake:
         lake.create_table("t", {"id": "STRUCT(a BIGINT)"})
@@ -174,7 +174,7 @@ def column_without_fields(case: Case) -> None:
         case.opened()
 
 
-def older_catalog(case: Case, *, maintained: bool = False) -> None:
+def older_catalog(case: BrokenLake, *, maintained: bool = False) -> None:
     case.write()
     with closing(sqlite3.connect(case.catalog)) as live, closing(sqlite3.connect(case.folder / "backup")) as copy:
         live.backup(copy)
@@ -187,13 +187,13 @@ def older_catalog(case: Case, *, maintained: bool = False) -> None:
     shutil.copy(case.folder / "backup", case.catalog)
 
 
-def foreign_marker(case: Case) -> None:
+def foreign_marker(case: BrokenLake) -> None:
     case.write()
     marker = case.folder / "data" / MARKER
     marker.write_text(json.dumps(json.loads(marker.read_text()) | {"lake": "another"}))
 
 
-def full_disk(case: Case) -> None:
+def full_disk(case: BrokenLake) -> None:
     case.write()
     case.save()
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
@@ -202,44 +202,44 @@ def full_disk(case: Case) -> None:
     case.request.addfinalizer(lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard)))
 
 
-def wrong_clock(case: Case) -> None:
+def wrong_clock(case: BrokenLake) -> None:
     healthy_servers(case)
 
-    class Wrong(dt.datetime):
+    class LateClock(dt.datetime):
         @classmethod
         def now(cls, tz: Any = None) -> Any:
             return super().now(tz) + dt.timedelta(hours=1)
 
-    case.patch().setattr("lakeconf.inspection.doctor_lake.datetime", Wrong)
+    case.patch().setattr("lakeconf.inspection.doctor_lake.datetime", LateClock)
 
 
-def as_reader(case: Case) -> None:
+def as_reader(case: BrokenLake) -> None:
     name, password = case.postgres.create_role(case.metadata["database"], read_only=True)
     case.metadata |= {"user": name, "password": password}
 
 
-def role_that_cannot_create_a_schema(case: Case) -> None:
+def role_that_cannot_create_a_schema(case: BrokenLake) -> None:
     as_reader(case.on_postgres(metadata_schema="lake"))
 
 
-def role_that_only_reads(case: Case) -> None:
+def role_that_only_reads(case: BrokenLake) -> None:
     case.on_postgres().write()
     as_reader(case)
 
 
-def bucket_that_cannot_be_written(case: Case) -> None:
+def bucket_that_cannot_be_written(case: BrokenLake) -> None:
     server = case.s3(iam=True)
     assert server.read_only is not None
     case.in_bucket(server, key_id=server.read_only.key_id, secret=server.read_only.secret)
 
 
-def expired_token(case: Case) -> None:
+def expired_token(case: BrokenLake) -> None:
     proxy: FaultProxy = case.request.getfixturevalue("s3_proxy")
     case.in_bucket(case.s3(), endpoint=f"127.0.0.1:{proxy.port}", session_token="planted-token").write()
     proxy.answer(400, code="ExpiredToken", times=10_000)
 
 
-def expired_role(case: Case) -> None:
+def expired_role(case: BrokenLake) -> None:
     case.on_postgres().write()
     as_reader(case)
     case.postgres.sql(f"ALTER ROLE {case.metadata['user']} VALID UNTIL '2020-01-01'")
@@ -250,7 +250,7 @@ CATALOG, FILES = FAILED.format("catalog"), FAILED.format("files")
 READABLE, WRITABLE = FAILED.format("data path readable"), FAILED.format("data path writable")
 # Each with the verdict, and a part of what is said.
 CASES: dict[str, tuple[Break, str, str]] = {
-    "nothing": (Case.written, "dev works", "and no others"),
+    "nothing": (BrokenLake.written, "dev works", "and no others"),
     "no_lake": (lambda _: None, "dev has no lake yet: the first write creates it", "none yet"),
     "healthy_servers": (healthy_servers, "dev works", "differ by 0 s"),
     "healthy_duckdb": (
@@ -334,7 +334,7 @@ def test_verdict(
     break_it: Break, verdict: str, said: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: Any,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    case = Case(request, tmp_path)
+    case = BrokenLake(request, tmp_path)
     break_it(case)
     case.save()
     monkeypatch.chdir(tmp_path)
@@ -351,7 +351,7 @@ def test_verdict(
 @pytest.mark.parametrize("kind", ["duckdb", "sqlite"])
 def test_read_only_media(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """SQLite needs a file beside a catalog with a write-ahead log; the hint makes it readable without one."""
-    case = Case(request, tmp_path)
+    case = BrokenLake(request, tmp_path)
     case.metadata["type"] = kind
     case.write()
     case.save()
@@ -378,7 +378,7 @@ def test_read_only_media(kind: str, request: pytest.FixtureRequest, tmp_path: Pa
 def test_configuration_that_cannot_be_read(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    case = Case(request, tmp_path)
+    case = BrokenLake(request, tmp_path)
     case.metadata["uri"] = "${LAKECONF_TEST_MISSING}"
     case.save()
     monkeypatch.chdir(tmp_path)

@@ -12,6 +12,7 @@ import duckdb
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from plain_sql import run_plain
 
 import lakeconf
 from lakeconf.catalog.column_types import columns_of
@@ -103,9 +104,7 @@ def test_extension_without_the_setting_is_left_alone() -> None:
 def test_newer_catalog_is_refused_in_one_sentence(store: Store, spark: SparkSession) -> None:
     store.open().close()
     with store.open() as lake:
-        lake._session.writer.execute(
-            "UPDATE __ducklake_metadata_dev.ducklake_metadata SET value = '1.1' WHERE key = 'version'"
-        )
+        run_plain(lake, "UPDATE __ducklake_metadata_dev.ducklake_metadata SET value = '1.1' WHERE key = 'version'")
     for engine in (None, spark):
         with pytest.raises(CatalogError) as raised:
             store.open(engine)

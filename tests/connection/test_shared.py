@@ -167,7 +167,7 @@ def test_closed_connections_share_nothing_and_are_replaced_and_interrupted() -> 
         raise RuntimeError("Query interrupted")
 
 
-class Recorder:
+class RecordingConnection:
     """A duckdb connection that records its statements."""
 
     def __init__(self, native: duckdb.DuckDBPyConnection) -> None:
@@ -188,7 +188,7 @@ def recorder() -> Iterator[Any]:
         connection.execute(
             "ATTACH ':memory:' AS lake; CREATE SCHEMA lake.raw; CREATE TABLE lake.raw.t AS SELECT 1 AS a"
         )
-        yield Recorder(connection)
+        yield RecordingConnection(connection)
 
 
 RAW = search_path_sql("lake", ["raw"])
@@ -204,7 +204,7 @@ def test_path_is_set_once_unless_someone_else_has_changed_it(recorder: Any) -> N
     recorder.native.execute("USE memory")
     paths.set(recorder, RAW)
     assert recorder.native.execute("FROM t").fetchall() == [(1,)]
-    other = Recorder(recorder.native.cursor())
+    other = RecordingConnection(recorder.native.cursor())
     paths.set(other, RAW)  # type: ignore[arg-type]
     assert other.native.execute("FROM t").fetchall() == [(1,)]
 

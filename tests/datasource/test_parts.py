@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import hypothesis.strategies as st
 import pyarrow as pa
 import pytest
-from catalog_lake import Lake
+from catalog_lake import AttachedLake
 from hypothesis import given
 from local_stores import config_of, in_bucket, store_of
 from random_lakes import LAKES, built, examples
@@ -49,10 +49,10 @@ MIB = 2**20
 
 
 @pytest.fixture
-def one_file(usual: Lake) -> ScanPlan:
+def one_file(inlining_lake: AttachedLake) -> ScanPlan:
     """The plan of a table with one file."""
-    usual.run("CREATE TABLE lake.t AS SELECT range AS id FROM range(50)")
-    return plan_scan(usual.reader, "t", usual.newest)
+    inlining_lake.run("CREATE TABLE lake.t AS SELECT range AS id FROM range(50)")
+    return plan_scan(inlining_lake.reader, "t", inlining_lake.newest)
 
 
 def test_small_files_are_read_together(one_file: ScanPlan) -> None:
@@ -188,7 +188,7 @@ def test_wrong_options_are_refused_without_their_values() -> None:
             options_of({"table": "t", name: value}, "a streaming read")
 
 
-def rows(source: Lake, version: int, columns: list[str] | None = None, where: str | None = None) -> pa.Table:
+def rows(source: AttachedLake, version: int, columns: list[str] | None = None, where: str | None = None) -> pa.Table:
     """The rows of `t` as executors return them to Spark."""
     plan, inlined = plan_with_inlined_rows(source.reader, "t", version, columns)
     if where is not None:
@@ -199,7 +199,7 @@ def rows(source: Lake, version: int, columns: list[str] | None = None, where: st
     return pa.Table.from_batches([batch for part in parts for batch in read_part(part, schema)], schema)
 
 
-def as_text(source: Lake, plan: ScanPlan, sql: str, *, cast: bool) -> Counter[tuple[object, ...]]:
+def as_text(source: AttachedLake, plan: ScanPlan, sql: str, *, cast: bool) -> Counter[tuple[object, ...]]:
     """Rows as text."""
     values = [exact_cast(identifier(c.name), c) if cast else identifier(c.name) for c in plan.columns]
     with source.reader.lake_cursor() as cursor:
@@ -236,32 +236,32 @@ def _compare_random_lakes(
             seen["compared"] += 1
 
 
-def test_a_condition_selects_rows_in_files_and_in_the_catalog(usual: Lake) -> None:
-    usual.run("CREATE TABLE lake.t AS SELECT range AS id, 'x' AS kind FROM range(50)")
-    usual.run("INSERT INTO lake.t VALUES (100, 'y'), (101, NULL)")
-    assert rows(usual, usual.newest, where="id >= 49").to_pylist() == [
+def test_a_condition_selects_rows_in_files_and_in_the_catalog(inlining_lake: AttachedLake) -> None:
+    inlining_lake.run("CREATE TABLE lake.t AS SELECT range AS id, 'x' AS kind FROM range(50)")
+    inlining_lake.run("INSERT INTO lake.t VALUES (100, 'y'), (101, NULL)")
+    assert rows(inlining_lake, inlining_lake.newest, where="id >= 49").to_pylist() == [
         {"id": 49, "kind": "x"},
         {"id": 100, "kind": "y"},
         {"id": 101, "kind": None},
     ]
 
 
-def test_a_truncated_or_missing_file_is_an_error(usual: Lake) -> None:
-    usual.run("CREATE TABLE lake.t AS SELECT range AS id FROM range(50)")
-    (path,) = (usual.folder / "data").rglob("*.parquet")
+def test_a_truncated_or_missing_file_is_an_error(inlining_lake: AttachedLake) -> None:
+    inlining_lake.run("CREATE TABLE lake.t AS SELECT range AS id FROM range(50)")
+    (path,) = (inlining_lake.folder / "data").rglob("*.parquet")
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(LakeconfError):
-        rows(usual, usual.newest)
+        rows(inlining_lake, inlining_lake.newest)
     path.unlink()
     with pytest.raises(StorageError):
-        rows(usual, usual.newest)
+        rows(inlining_lake, inlining_lake.newest)
 
 
-def test_rows_are_returned_while_duckdb_computes_the_next_ones(usual: Lake) -> None:
+def test_rows_are_returned_while_duckdb_computes_the_next_ones(inlining_lake: AttachedLake) -> None:
     bad = "CASE WHEN range = 299999 THEN TIMESTAMP_NS '2026-01-01 00:00:00.000000001' END"
-    usual.run(f"CREATE TABLE lake.t AS SELECT range AS id, {bad} AS at FROM range(300000)")
-    plan, inlined = plan_with_inlined_rows(usual.reader, "t", usual.newest)
-    (part,) = parts_of(Access.of(store_of(usual.folder)), plan, inlined, plan.columns)
+    inlining_lake.run(f"CREATE TABLE lake.t AS SELECT range AS id, {bad} AS at FROM range(300000)")
+    plan, inlined = plan_with_inlined_rows(inlining_lake.reader, "t", inlining_lake.newest)
+    (part,) = parts_of(Access.of(store_of(inlining_lake.folder)), plan, inlined, plan.columns)
     batches = read_part(part, arrow_schema(spark_schema(plan.columns)))
     assert next(batches).num_rows > 0
     with pytest.raises(QueryError, match="more digits than Spark's microseconds"):
@@ -272,7 +272,7 @@ KEY_TYPES = [("snapshot_id", pa.int64()), ("rowid", pa.int64()), ("change_type",
 
 
 def changed(
-    source: Lake, since: int, until: int, *, kinds: bool = True, columns: Sequence[Column] | None = None
+    source: AttachedLake, since: int, until: int, *, kinds: bool = True, columns: Sequence[Column] | None = None
 ) -> pa.Table:
     """The changes of `t` as executors return them to Spark."""
     plan, inlined = plan_changes_with_inlined_rows(source.reader, "t", since, until)
@@ -305,7 +305,7 @@ def _compare_random_changes(
             assert not wrong, f"{wrong}: changes from {since} to {versions[-1]} of\n{script}"
 
 
-def _wrong(source: Lake, since: int, until: int, seen: Counter[str]) -> object:
+def _wrong(source: AttachedLake, since: int, until: int, seen: Counter[str]) -> object:
     """The changes that differ, or what else is wrong."""
     try:
         plan, _ = plan_changes_with_inlined_rows(source.reader, "t", since, until)
@@ -340,18 +340,18 @@ def _either(one: Counter[Any], other: Counter[Any]) -> Counter[Any]:
 
 
 @pytest.fixture(params=[0, 10])
-def table(request: pytest.FixtureRequest, usual: Lake) -> Lake:
+def table(request: pytest.FixtureRequest, inlining_lake: AttachedLake) -> AttachedLake:
     """A lake with `t`, whose rows are in files or in the catalog."""
-    usual.run(f"CALL lake.set_option('data_inlining_row_limit', {request.param})")
-    usual.run("CREATE TABLE lake.t (id BIGINT, kind VARCHAR)", "INSERT INTO lake.t VALUES (1, 'a'), (2, 'b')")
-    return usual
+    inlining_lake.run(f"CALL lake.set_option('data_inlining_row_limit', {request.param})")
+    inlining_lake.run("CREATE TABLE lake.t (id BIGINT, kind VARCHAR)", "INSERT INTO lake.t VALUES (1, 'a'), (2, 'b')")
+    return inlining_lake
 
 
 def kinds(found: pa.Table) -> list[tuple[Any, ...]]:
     return sorted((row["change_type"], row["id"], row["kind"]) for row in found.to_pylist())
 
 
-def test_columns_of_another_snapshot_get_their_names_defaults_and_types(table: Lake) -> None:
+def test_columns_of_another_snapshot_get_their_names_defaults_and_types(table: AttachedLake) -> None:
     last = table.newest
     table.run(
         "ALTER TABLE lake.t RENAME COLUMN kind TO label",
@@ -366,28 +366,30 @@ def test_columns_of_another_snapshot_get_their_names_defaults_and_types(table: L
     ]
 
 
-def test_a_column_that_was_promoted_is_cast(usual: Lake) -> None:
-    usual.run("CREATE TABLE lake.t AS SELECT 1::INTEGER AS id", "ALTER TABLE lake.t ALTER id TYPE BIGINT")
-    later = load_table(usual.reader, "t", usual.newest).columns
-    assert changed(usual, 1, 1, kinds=False, columns=later).to_pylist() == [{"id": 1}]
-    check_mapped(later, load_table(usual.reader, "t", 1).columns)
+def test_a_column_that_was_promoted_is_cast(inlining_lake: AttachedLake) -> None:
+    inlining_lake.run("CREATE TABLE lake.t AS SELECT 1::INTEGER AS id", "ALTER TABLE lake.t ALTER id TYPE BIGINT")
+    later = load_table(inlining_lake.reader, "t", inlining_lake.newest).columns
+    assert changed(inlining_lake, 1, 1, kinds=False, columns=later).to_pylist() == [{"id": 1}]
+    check_mapped(later, load_table(inlining_lake.reader, "t", 1).columns)
 
 
-def test_other_changes_of_types_are_refused(usual: Lake) -> None:
-    usual.run("CREATE TABLE lake.t (id INTEGER, s STRUCT(x INTEGER))", "ALTER TABLE lake.t ADD COLUMN s.y INTEGER")
-    before, after = (load_table(usual.reader, "t", version).columns for version in (1, 2))
+def test_other_changes_of_types_are_refused(inlining_lake: AttachedLake) -> None:
+    inlining_lake.run(
+        "CREATE TABLE lake.t (id INTEGER, s STRUCT(x INTEGER))", "ALTER TABLE lake.t ADD COLUMN s.y INTEGER"
+    )
+    before, after = (load_table(inlining_lake.reader, "t", version).columns for version in (1, 2))
     with pytest.raises(SchemaError, match="the fields of the column 's' have changed"):
         check_mapped(after, before)
-    usual.run("ALTER TABLE lake.t ALTER id TYPE BIGINT")
-    promoted = load_table(usual.reader, "t", usual.newest).columns
+    inlining_lake.run("ALTER TABLE lake.t ALTER id TYPE BIGINT")
+    promoted = load_table(inlining_lake.reader, "t", inlining_lake.newest).columns
     with pytest.raises(SchemaError, match="the column 'id' has changed its type from int64 to int32"):
         check_mapped(after, promoted)
 
 
-def test_columns_may_have_the_names_of_the_place_of_a_row(usual: Lake) -> None:
-    usual.run("CALL lake.set_option('data_inlining_row_limit', 0)")
-    usual.run("CREATE TABLE lake.t AS SELECT 1 AS filename, 2 AS file_row_number, range AS id FROM range(9)")
-    assert changed(usual, usual.newest, usual.newest).num_rows == 9
-    usual.run("DELETE FROM lake.t WHERE id = 4")
-    (row,) = changed(usual, usual.newest, usual.newest).to_pylist()
+def test_columns_may_have_the_names_of_the_place_of_a_row(inlining_lake: AttachedLake) -> None:
+    inlining_lake.run("CALL lake.set_option('data_inlining_row_limit', 0)")
+    inlining_lake.run("CREATE TABLE lake.t AS SELECT 1 AS filename, 2 AS file_row_number, range AS id FROM range(9)")
+    assert changed(inlining_lake, inlining_lake.newest, inlining_lake.newest).num_rows == 9
+    inlining_lake.run("DELETE FROM lake.t WHERE id = 4")
+    (row,) = changed(inlining_lake, inlining_lake.newest, inlining_lake.newest).to_pylist()
     assert (row["change_type"], row["rowid"], row["filename"], row["id"]) == ("delete", 4, 1, 4)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from catalog_lake import Lake, lake
+from catalog_lake import AttachedLake, lake
 from pyspark.sql import SparkSession
 from source_tree import REPOSITORY
 from spark_rows import differences
@@ -44,7 +44,7 @@ def version(folder: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def migrated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AttachedLake]:
     """A copy that was migrated when it was opened, attached by DuckDB without lakeconf."""
     folder = copy_of_the_lake(tmp_path_factory.mktemp("ducklake_0_3"))
     store(folder, automatic_migration=True).open().close()
@@ -84,7 +84,7 @@ def test_migration_that_would_mix_rows_of_different_snapshots_is_rejected(tmp_pa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", [int(version) for version in CHANGES])
-def test_migrated_lake_has_the_rows_that_duckdb_1_4_read(migrated: Lake, version: int) -> None:
+def test_migrated_lake_has_the_rows_that_duckdb_1_4_read(migrated: AttachedLake, version: int) -> None:
     expected = rows_at(version)
     assert {name for (name,) in migrated.rows(_tables(version))} == expected.keys()
     for table, rows in expected.items():
@@ -96,7 +96,7 @@ def test_migrated_lake_has_the_rows_that_duckdb_1_4_read(migrated: Lake, version
 
 
 @pytest.mark.slow
-def test_spark_reads_the_migrated_lake_like_duckdb(migrated: Lake, spark: SparkSession) -> None:
+def test_spark_reads_the_migrated_lake_like_duckdb(migrated: AttachedLake, spark: SparkSession) -> None:
     # A table that a snapshot did not change is compared at the newest snapshot only, except in `make prove`.
     newest = max(map(int, CHANGES))
     looked_at = {(int(number), table) for number, tables in CHANGES.items() for table in tables}

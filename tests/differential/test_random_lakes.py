@@ -21,7 +21,7 @@ from lakeconf.config.toml_text import toml_value
 from lakeconf.errors import UnsupportedError
 
 if TYPE_CHECKING:
-    from catalog_lake import Lake
+    from catalog_lake import AttachedLake
     from pyspark.sql import SparkSession
 
 # Of the reasons to reject a scan, those that can occur in these lakes.
@@ -69,7 +69,7 @@ def _compare_through_the_data_source(
                 assert not wrong, f"{wrong}: version {version} of\n{script}"
 
 
-def _wrong_in_source(spark: SparkSession, source: Lake, version: int, seen: Counter[str]) -> object:
+def _wrong_in_source(spark: SparkSession, source: AttachedLake, version: int, seen: Counter[str]) -> object:
     """The differences in the rows of the data source; falsy if it rejects the table for a documented reason."""
     columns = load_table(source.reader, "t", version).columns
     try:
@@ -114,7 +114,7 @@ def _ranges(versions: list[int], start: int) -> list[tuple[int, int]]:
     return [(since, last)] if set(range(since - 1, last + 1)) <= set(versions) else []
 
 
-def _wrong_in_range(spark: SparkSession, source: Lake, since: int, until: int) -> object:
+def _wrong_in_range(spark: SparkSession, source: AttachedLake, since: int, until: int) -> object:
     """The differences in Spark's changes; falsy if they are rejected for a documented reason."""
     try:
         return wrong_changes(spark, source, since, until)
@@ -123,7 +123,7 @@ def _wrong_in_range(spark: SparkSession, source: Lake, since: int, until: int) -
         return not any(reason in error.message for reason in REFUSALS) and error
 
 
-def _wrong(spark: SparkSession, source: Lake, version: int, seen: Counter[str]) -> object:
+def _wrong(spark: SparkSession, source: AttachedLake, version: int, seen: Counter[str]) -> object:
     """The differences in Spark's rows; falsy if the scan is rejected for a documented reason."""
     try:
         wrong = differences(spark, source, "t", version)
@@ -138,10 +138,10 @@ def _wrong(spark: SparkSession, source: Lake, version: int, seen: Counter[str]) 
 @pytest.mark.slow
 @pytest.mark.parametrize("session", ["spark", "connect"], ids=["spark", "spark-connect"])
 def test_files_with_dropped_types_that_spark_4_0_does_not_know(
-    files: Lake, session: str, request: pytest.FixtureRequest
+    file_lake: AttachedLake, session: str, request: pytest.FixtureRequest
 ) -> None:
     spark = request.getfixturevalue(session)
-    files.run(
+    file_lake.run(
         "CREATE TABLE lake.t (i INTEGER, v VARIANT, g GEOMETRY, s STRUCT(a INTEGER, g GEOMETRY))",
         "INSERT INTO lake.t SELECT i, i::VARIANT, 'POINT(1 2)', {a: i, g: 'POINT(3 4)'} FROM range(5) AS r (i)",
         *(f"ALTER TABLE lake.t DROP COLUMN {name}" for name in ("v", "g", "s.g")),
@@ -149,18 +149,20 @@ def test_files_with_dropped_types_that_spark_4_0_does_not_know(
         "DELETE FROM lake.t WHERE i = 2",
     )
     seen = Counter[str]()
-    first, last = files.newest - 2, files.newest
+    first, last = file_lake.newest - 2, file_lake.newest
     for version in range(first, last + 1):
-        assert not _wrong(spark, files, version, seen)
-    assert not _wrong_in_range(spark, files, first, last)
+        assert not _wrong(spark, file_lake, version, seen)
+    assert not _wrong_in_range(spark, file_lake, first, last)
     assert seen == {"compared": 3}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("session", ["spark", "connect"], ids=["spark", "spark-connect"])
-def test_structs_that_have_lost_all_fields_of_a_file(files: Lake, session: str, request: pytest.FixtureRequest) -> None:
+def test_structs_that_have_lost_all_fields_of_a_file(
+    file_lake: AttachedLake, session: str, request: pytest.FixtureRequest
+) -> None:
     """DuckDB reads a struct inside of another value as not NULL then, and a column as it is."""
-    files.run(
+    file_lake.run(
         "CREATE TABLE lake.t (i INTEGER, z STRUCT(q INT), o STRUCT(z STRUCT(q INT), k INT), l STRUCT(q INT)[])",
         "INSERT INTO lake.t VALUES (1, NULL, NULL, NULL), (2, {q: 1}, {z: {q: 1}, k: 1}, [{q: 1}, NULL]), "
         "(3, {q: NULL}, {z: NULL, k: 1}, []), (4, NULL, {z: {q: NULL}, k: NULL}, [NULL])",
@@ -169,6 +171,6 @@ def test_structs_that_have_lost_all_fields_of_a_file(files: Lake, session: str, 
         "INSERT INTO lake.t VALUES (5, {w: 1}, {z: {w: 1}, k: 1}, [{w: 1}])",
     )
     seen = Counter[str]()
-    for version in range(files.newest - 7, files.newest + 1):
-        assert not _wrong(request.getfixturevalue(session), files, version, seen)
+    for version in range(file_lake.newest - 7, file_lake.newest + 1):
+        assert not _wrong(request.getfixturevalue(session), file_lake, version, seen)
     assert seen == {"compared": 8}

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from catalog_lake import Lake
+    from catalog_lake import AttachedLake
 
     from lakeconf import Store
     from lakeconf.connection.connection import Connection
@@ -46,26 +46,26 @@ def test_relation_with_two_columns_of_the_same_name_is_refused(engine: DuckDBEng
 
 
 @pytest.fixture
-def lake(usual: Lake) -> Lake:
+def lake(inlining_lake: AttachedLake) -> AttachedLake:
     """The table `s.t` with a file, an inlined row and a deleted row."""
-    usual.run(
+    inlining_lake.run(
         "CREATE SCHEMA lake.s",
         'CREATE TABLE lake.s.t (a INTEGER NOT NULL, "b ""q""" VARCHAR)',
         "INSERT INTO lake.s.t SELECT i, 'x' || i FROM range(20) r(i)",
         "INSERT INTO lake.s.t VALUES (100, NULL)",
         "DELETE FROM lake.s.t WHERE a BETWEEN 2 AND 18",
     )
-    return usual
+    return inlining_lake
 
 
 @pytest.fixture
-def writer(lake: Lake) -> Iterator[Connection]:
+def writer(lake: AttachedLake) -> Iterator[Connection]:
     with lake.connection.cursor() as cursor:
         yield cursor
 
 
 @pytest.fixture
-def engine(lake: Lake, writer: Connection) -> DuckDBEngine:
+def engine(lake: AttachedLake, writer: Connection) -> DuckDBEngine:
     return DuckDBEngine(lake.reader, writer)
 
 
@@ -73,7 +73,7 @@ def rows(frame: nw.LazyFrame[Any]) -> list[tuple[Any, ...]]:
     return sorted(frame.to_native().fetchall(), key=repr)
 
 
-def request_of(lake: Lake, types: dict[str, str] | None = None) -> StagingRequest:
+def request_of(lake: AttachedLake, types: dict[str, str] | None = None) -> StagingRequest:
     return StagingRequest(load_table(lake.reader, "s.t", lake.newest), types or TYPES, "0a1b")
 
 
@@ -82,7 +82,7 @@ def staged_tables(connection: Connection) -> list[str]:
     return [name for (name,) in connection.rows(query)]
 
 
-def test_staging_leaves_no_view_behind(lake: Lake, engine: DuckDBEngine) -> None:
+def test_staging_leaves_no_view_behind(lake: AttachedLake, engine: DuckDBEngine) -> None:
     with duckdb.connect() as other:
         for frame in (pa.table({"a": [1], 'b "q"': ["x"]}), other.sql("""SELECT 1 AS a, 'x' AS "b ""q""\"""")):
             engine.release(engine.stage(engine.adopt(frame), request_of(lake)))
@@ -91,7 +91,7 @@ def test_staging_leaves_no_view_behind(lake: Lake, engine: DuckDBEngine) -> None
     assert lake.rows("SELECT view_name FROM duckdb_views() WHERE view_name LIKE 'lakeconf%'") == []
 
 
-def test_staged_rows_are_a_table_in_memory(lake: Lake, engine: DuckDBEngine, writer: Connection) -> None:
+def test_staged_rows_are_a_table_in_memory(lake: AttachedLake, engine: DuckDBEngine, writer: Connection) -> None:
     frame = engine.adopt(pa.table({'b "q"': ["x", None, "z"], "A": pa.array([1, 2, 3], pa.int8())}))
     staged = engine.stage(frame, request_of(lake))
     assert (staged.row_count, staged.files, staged.folder) == (3, (), None)
@@ -104,7 +104,7 @@ def test_staged_rows_are_a_table_in_memory(lake: Lake, engine: DuckDBEngine, wri
     assert staged_tables(writer) == []
 
 
-def test_release_ignores_an_error_of_duckdb(engine: DuckDBEngine, lake: Lake, writer: Connection) -> None:
+def test_release_ignores_an_error_of_duckdb(engine: DuckDBEngine, lake: AttachedLake, writer: Connection) -> None:
     staged = engine.stage_rows(engine.adopt(pa.table({"a": [1]})), request_of(lake, {"a": "INTEGER"}))
     broken = replace(staged, discard=("DROP TABLE missing", *staged.discard))
     with pytest.raises(LakeconfError):
@@ -217,45 +217,45 @@ def test_other_files_are_no_manifests(connection: Connection, tmp_path: Path) ->
 
 
 @pytest.fixture
-def output(usual: Lake) -> Iterator[Connection]:
+def output(inlining_lake: AttachedLake) -> Iterator[Connection]:
     """Writes to a lake with the table `t`, whose rows are not in order; one is deleted."""
-    usual.run(
+    inlining_lake.run(
         'CREATE TABLE lake.t (a BIGINT, "b ""q" DOUBLE, s STRUCT("x, y" BIGINT, z VARCHAR[]), m MAP(VARCHAR, INTEGER))',
         "INSERT INTO lake.t SELECT (i * 7) % 30, CASE WHEN i < 15 THEN i / 2 WHEN i < 16 THEN 'nan' END, "
         "{'x, y': i, 'z': ['e' || i, NULL]}, MAP {'k': i} FROM range(30) AS r(i)",
         "DELETE FROM lake.t WHERE a = 7",
     )
-    usual.run("CALL ducklake_flush_inlined_data('lake')")
-    with usual.connection.cursor() as cursor:
+    inlining_lake.run("CALL ducklake_flush_inlined_data('lake')")
+    with inlining_lake.connection.cursor() as cursor:
         cursor.prefer_builtins("lake")
         yield cursor
 
 
-def sort_request(lake: Lake, key: str) -> SortRequest:
+def sort_request(lake: AttachedLake, key: str) -> SortRequest:
     info = load_table(lake.reader, "t", lake.newest)
     (group,) = file_groups(lake.reader, info, lake.newest)
     return SortRequest(info, lake.newest, group, sort_keys([key], info.columns), "0a")
 
 
-def written(lake: Lake, output: Connection, folder: Path, key: str = "a desc") -> Footer:
+def written(lake: AttachedLake, output: Connection, folder: Path, key: str = "a desc") -> Footer:
     return write_sorted(output, "lake", sort_request(lake, key), str(folder / "new" / "0.parquet"))
 
 
-def test_rows_have_the_order_and_their_ids(usual: Lake, output: Connection, tmp_path: Path) -> None:
-    footer = written(usual, output, tmp_path)
+def test_rows_have_the_order_and_their_ids(inlining_lake: AttachedLake, output: Connection, tmp_path: Path) -> None:
+    footer = written(inlining_lake, output, tmp_path)
     columns = f'a, {INTERNAL_ROW_ID.name}, "b ""q"::VARCHAR, s::VARCHAR, m::VARCHAR'
     found = output.rows(f"SELECT {columns} FROM read_parquet('{footer.path}')")
     assert found == output.rows(f"SELECT {columns.replace(INTERNAL_ROW_ID.name, 'rowid')} FROM lake.t ORDER BY a DESC")
     assert (footer.row_count, len(found)) == (29, 29)
     schema = dict(output.rows(f"SELECT name, field_id FROM parquet_schema('{footer.path}') WHERE field_id IS NOT NULL"))
-    ids = {column.name: column.field_id for column in sort_request(usual, "a").table.columns}
+    ids = {column.name: column.field_id for column in sort_request(inlining_lake, "a").table.columns}
     assert ids.items() <= schema.items()
     assert schema[INTERNAL_ROW_ID.name] == INTERNAL_ROW_ID.field_id
     assert len(schema) == 10, "also the fields of nested columns"
 
 
-def test_statistics_are_those_of_the_rows(usual: Lake, output: Connection, tmp_path: Path) -> None:
-    footer = written(usual, output, tmp_path)
+def test_statistics_are_those_of_the_rows(inlining_lake: AttachedLake, output: Connection, tmp_path: Path) -> None:
+    footer = written(inlining_lake, output, tmp_path)
     size = output.rows(f"SELECT file_size_bytes, footer_size FROM parquet_file_metadata('{footer.path}')")
     assert [(footer.file_size_bytes, footer.footer_size)] == size
     found = [(one.value_count, one.null_count, one.low, one.high, one.contains_nan) for one in footer.statistics]
@@ -271,59 +271,63 @@ def test_statistics_are_those_of_the_rows(usual: Lake, output: Connection, tmp_p
 
 
 @pytest.mark.parametrize("kind", ["DOUBLE", "FLOAT"])
-def test_negative_zeros_of_a_sort_key_stay(usual: Lake, output: Connection, tmp_path: Path, kind: str) -> None:
-    usual.run(
+def test_negative_zeros_of_a_sort_key_stay(
+    inlining_lake: AttachedLake, output: Connection, tmp_path: Path, kind: str
+) -> None:
+    inlining_lake.run(
         f"CREATE OR REPLACE TABLE lake.t (a {kind}, b BIGINT)",
         "INSERT INTO lake.t VALUES (1, 5), ('-0.0', 4), (NULL, 3), ('nan', 2), ('-inf', 1), ('-0.0', 0)",
     )
-    usual.run("CALL ducklake_flush_inlined_data('lake')")
-    footer = written(usual, output, tmp_path, "a desc nulls first")
+    inlining_lake.run("CALL ducklake_flush_inlined_data('lake')")
+    footer = written(inlining_lake, output, tmp_path, "a desc nulls first")
     found = output.rows(f"SELECT a::VARCHAR FROM read_parquet('{footer.path}')")
     assert [value for (value,) in found] == [None, "nan", "1.0", "-0.0", "-0.0", "-inf"]
 
 
-def test_options_of_the_lake_hold(usual: Lake, output: Connection, tmp_path: Path) -> None:
+def test_options_of_the_lake_hold(inlining_lake: AttachedLake, output: Connection, tmp_path: Path) -> None:
     options: dict[str, Any] = {"compression": "zstd", "compression_level": 9, "version": 2, "row_group_size": 2048}
     for name, value in options.items():
-        usual.run(f"CALL lake.set_option('parquet_{name}', '{value}')")
-    footer = written(usual, output, tmp_path)
+        inlining_lake.run(f"CALL lake.set_option('parquet_{name}', '{value}')")
+    footer = written(inlining_lake, output, tmp_path)
     assert output.rows(f"SELECT DISTINCT compression FROM parquet_metadata('{footer.path}')") == [("ZSTD",)]
 
 
-def test_group_is_all_that_is_read(usual: Lake, output: Connection, tmp_path: Path) -> None:
-    request = sort_request(usual, "a")
-    usual.run("INSERT INTO lake.t SELECT 1000 + i, NULL, NULL, NULL FROM range(50) AS r(i)")
-    newer = SortRequest(request.table, usual.newest, request.group, request.keys, "0a")
+def test_group_is_all_that_is_read(inlining_lake: AttachedLake, output: Connection, tmp_path: Path) -> None:
+    request = sort_request(inlining_lake, "a")
+    inlining_lake.run("INSERT INTO lake.t SELECT 1000 + i, NULL, NULL, NULL FROM range(50) AS r(i)")
+    newer = SortRequest(request.table, inlining_lake.newest, request.group, request.keys, "0a")
     footer = write_sorted(output, "lake", newer, str(tmp_path / "x.parquet"))
     assert footer.row_count == 29
 
 
 @pytest.mark.parametrize(("kind", "field"), [("VARIANT", "w"), ("INTEGER", "__DuckDB_field_id")])
 def test_columns_that_duckdb_would_change_are_refused(
-    usual: Lake, output: Connection, tmp_path: Path, kind: str, field: str
+    inlining_lake: AttachedLake, output: Connection, tmp_path: Path, kind: str, field: str
 ) -> None:
-    usual.run(f"ALTER TABLE lake.t ADD COLUMN v STRUCT({field} {kind})")
+    inlining_lake.run(f"ALTER TABLE lake.t ADD COLUMN v STRUCT({field} {kind})")
     with pytest.raises(UnsupportedError, match=rf"the column 'v\.{field}' of type \w+ cannot be written again exactly"):
-        written(usual, output, tmp_path)
+        written(inlining_lake, output, tmp_path)
     assert not (tmp_path / "new").exists()
 
 
 def test_statistics_that_are_missing_are_an_error(
-    usual: Lake, output: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    inlining_lake: AttachedLake, output: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A column without bounds would hide its rows."""
     monkeypatch.setattr("lakeconf.engines.sorted_files._leaves", lambda columns: [("gone", columns[0])])
     with pytest.raises(StorageError, match="DuckDB reported no statistics of gone in"):
-        write_sorted(output, "lake", sort_request(usual, "a"), str(tmp_path / "x.parquet"))
+        write_sorted(output, "lake", sort_request(inlining_lake, "a"), str(tmp_path / "x.parquet"))
 
 
 @pytest.mark.parametrize("option", ["parquet_row_group_size", "parquet_compression_level"])
-def test_options_that_are_no_numbers_are_refused(usual: Lake, output: Connection, tmp_path: Path, option: str) -> None:
+def test_options_that_are_no_numbers_are_refused(
+    inlining_lake: AttachedLake, output: Connection, tmp_path: Path, option: str
+) -> None:
     """Another tool can write them to the catalog."""
-    metadata = f"{usual.reader.metadata_database}.ducklake_metadata"
-    usual.run(f"INSERT INTO {metadata} (key, value) VALUES ('{option}', '1, FILENAME_PATTERN x')")
+    metadata = f"{inlining_lake.reader.metadata_database}.ducklake_metadata"
+    inlining_lake.run(f"INSERT INTO {metadata} (key, value) VALUES ('{option}', '1, FILENAME_PATTERN x')")
     with pytest.raises(UnsupportedError, match=f"the lake's option {option} is '1, FILENAME_PATTERN x'"):
-        written(usual, output, tmp_path)
+        written(inlining_lake, output, tmp_path)
 
 
 def test_files_outside_the_staging_folder_are_placed() -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from lake_parts import session_of
 from local_stores import store_of
 from lock_files import held
 
@@ -202,7 +203,7 @@ def test_write_fails_if_its_lock_file_was_deleted(tmp_path: Path) -> None:
         with lake.transaction() as transaction:
             transaction.table("raw.t").append(ROWS)
             lock.unlink()
-            with other._session.guard.removing():
+            with session_of(other).guard.removing():
                 pass
         assert held(lock) == "not at all"
         assert lake.snapshot_id == before + 1

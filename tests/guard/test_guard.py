@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 import pytest
 from commit_hooks import during
+from lake_parts import session_of
 from local_stores import on_postgres, store_of
 from lock_files import held
+from plain_sql import run_plain
 
 from lakeconf.errors import LakeconfError
 from lakeconf.guard.guard import Clock
@@ -100,17 +102,17 @@ def test_inlined_delete_during_a_compaction_is_kept(
         for number in range(4):
             table.append(pa.table({"n": pa.array(range(100 * number, 100 * number + 100), pa.int64())}))
         other.refresh()
-        original = type(lake._session.writer).rows
+        original = type(session_of(lake).writer).rows
         overtaken: list[int] = []
 
         def rows(self: Any, sql: str, *rest: Any) -> Any:
-            if self is not lake._session.writer or "ducklake_merge" not in sql or overtaken:
+            if self is not session_of(lake).writer or "ducklake_merge" not in sql or overtaken:
                 return original(self, sql, *rest)
             found = original(self, sql, *rest)
             overtaken.append(other.table("raw.t").delete("n IN (5, 205)"))
             return found
 
-        monkeypatch.setattr(type(lake._session.writer), "rows", rows)
+        monkeypatch.setattr(type(session_of(lake).writer), "rows", rows)
         lake.maintenance.compact()
         assert overtaken
         assert len(table.scan().collect("pyarrow")) == 398
@@ -177,7 +179,7 @@ def test_a_machine_that_is_ahead_of_the_server_removes_nothing(
         def unreachable() -> Any:
             raise LakeconfError("the server does not answer")
 
-        monkeypatch.setattr(lake._session.clock, "_server_time", unreachable)
+        monkeypatch.setattr(session_of(lake).clock, "_server_time", unreachable)
         for remove in (lake.maintenance.expire_snapshots, lake.maintenance.cleanup):
             with pytest.raises(LakeconfError, match="does not answer"):
                 remove(older_than=DAY)
@@ -189,9 +191,10 @@ def test_snapshots_of_a_writer_whose_clock_is_behind_are_kept(tmp_path: Path) ->
         first, *young, newest = [found.snapshot_id for found in lake.snapshots()]
 
         def stamp(version: int, days: int) -> None:
-            lake._session.writer.execute(
+            run_plain(
+                lake,
                 f"UPDATE __ducklake_metadata_dev.ducklake_snapshot SET snapshot_time = now() + INTERVAL '{days} days' "
-                f"WHERE snapshot_id = {version}"
+                f"WHERE snapshot_id = {version}",
             )
 
         # The marker knows the time of the first snapshot, which another writer would have set to begin with.
@@ -215,9 +218,10 @@ def test_a_clock_that_is_set_back_does_not_hide_the_right_times_of_snapshots(
     with store_of(tmp_path).open() as lake:
         fill(lake, tmp_path / "data")
         later = lake.snapshots()[1].snapshot_id
-        lake._session.writer.execute(
+        run_plain(
+            lake,
             "UPDATE __ducklake_metadata_dev.ducklake_snapshot SET snapshot_time = now() - INTERVAL '10 days' "
-            f"WHERE snapshot_id >= {later}"
+            f"WHERE snapshot_id >= {later}",
         )
         set_clock(monkeypatch, -3)
         assert lake.maintenance.expire_snapshots(older_than=DAY) == []

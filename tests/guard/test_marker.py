@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from catalog_lake import Lake, lake
+from catalog_lake import AttachedLake, lake
+from lake_parts import session_of
 from local_stores import config_of, in_bucket, on_postgres, store_of
 
 import lakeconf
@@ -41,26 +42,31 @@ CONFIRM = "lakeconf doctor --store STORE --repair"
 
 
 @pytest.fixture
-def filled(usual: Lake) -> Lake:
+def filled(inlining_lake: AttachedLake) -> AttachedLake:
     """A lake with one file at snapshot 2, and without a marker."""
-    usual.run("CREATE TABLE lake.t (id BIGINT)", "INSERT INTO lake.t FROM range(100)")
-    return usual
+    inlining_lake.run("CREATE TABLE lake.t (id BIGINT)", "INSERT INTO lake.t FROM range(100)")
+    return inlining_lake
 
 
-def marker(source: Lake, places: tuple[str, ...] = HERE, neighbours: tuple[str, ...] = ()) -> LakeMarker:
+def marker(source: AttachedLake, places: tuple[str, ...] = HERE, neighbours: tuple[str, ...] = ()) -> LakeMarker:
     return LakeMarker(source.reader, lambda: places, lambda: neighbours)
 
 
-def place(source: Lake) -> Path:
+def place(source: AttachedLake) -> Path:
     return source.folder / "data" / MARKER
 
 
-def content(source: Lake) -> dict[str, Any]:
+def hashed(places: tuple[str, ...]) -> list[str]:
+    """The places of a catalog as a marker contains them."""
+    return module._hashes(places)
+
+
+def content(source: AttachedLake) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(place(source).read_text())
     return found
 
 
-def write(source: Lake, text: str | bytes | None = None, **changed: Any) -> bytes:
+def write(source: AttachedLake, text: str | bytes | None = None, **changed: Any) -> bytes:
     """Writes a marker: the given text, or that of this lake with other values; None leaves a value out."""
     if text is None:
         marker(source).create()
@@ -72,14 +78,14 @@ def write(source: Lake, text: str | bytes | None = None, **changed: Any) -> byte
     return data
 
 
-def snapshot(source: Lake) -> dict[str, int]:
+def snapshot(source: AttachedLake) -> dict[str, int]:
     """The newest snapshot, as the marker records it."""
     query = "SELECT snapshot_id, epoch_us(snapshot_time) FROM ducklake_snapshot ORDER BY ALL DESC LIMIT 1"
     ((version, moment),) = source.metadata(query)
     return {"snapshot": version, "snapshot_time": moment}
 
 
-def foreign_file(source: Lake, name: str = "a/b/x.parquet") -> None:
+def foreign_file(source: AttachedLake, name: str = "a/b/x.parquet") -> None:
     path = source.folder / "data" / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("rows")
@@ -95,113 +101,125 @@ def assert_refused(do: Callable[[], object], kind: type[CatalogError], message: 
 # Creation.
 
 
-def test_first_write_of_a_new_lake_creates_the_marker(usual: Lake) -> None:
-    one = marker(usual)
-    assert (one.path, place(usual).exists()) == (str(place(usual)), False)
+def test_first_write_of_a_new_lake_creates_the_marker(inlining_lake: AttachedLake) -> None:
+    one = marker(inlining_lake)
+    assert (one.path, place(inlining_lake).exists()) == (str(place(inlining_lake)), False)
     one.before_write()
-    assert place(usual).exists()
-    found = content(usual)
+    assert place(inlining_lake).exists()
+    found = content(inlining_lake)
     assert found == {
         "lakeconf": "marks the folder of one DuckLake; `lakeconf doctor --store STORE --repair` creates this file",
-        "lake": usual.reader.lake_id,
-        "catalog": module._hashes(HERE),
-        **snapshot(usual),
+        "lake": inlining_lake.reader.lake_id,
+        "catalog": hashed(HERE),
+        **snapshot(inlining_lake),
     }
-    assert [path.name for path in place(usual).parent.iterdir()] == [MARKER]
+    assert [path.name for path in place(inlining_lake).parent.iterdir()] == [MARKER]
     assert all(re.fullmatch("[0-9a-f]{32}", mark) for mark in found["catalog"])
     one.before_write()
-    assert content(usual) == found
+    assert content(inlining_lake) == found
 
 
 def test_hashes_of_places_are_stable_and_differ() -> None:
     """Existing markers contain them."""
-    assert module._hashes(("a", "b", "a")) == [
+    assert hashed(("a", "b", "a")) == [
         "94b135ecf976caac3fbb99fb1094b962",
         "a3f12e62c8bb52a8428e8ba7765cbbcd",
         "94b135ecf976caac3fbb99fb1094b962",
     ]
 
 
-def test_write_to_a_lake_with_files_creates_no_marker(filled: Lake) -> None:
+def test_write_to_a_lake_with_files_creates_no_marker(filled: AttachedLake) -> None:
     marker(filled).before_write()
     assert not place(filled).exists()
 
 
 @pytest.mark.parametrize("path", ["x.parquet", "a/b/x.parquet"])
-def test_empty_catalog_neither_writes_nor_repairs_next_to_unknown_files(path: str, usual: Lake) -> None:
-    foreign_file(usual, path)
-    for do in (marker(usual).before_write, marker(usual).repair):
-        message = rf"the catalog has no files, but there are Parquet files below {usual.folder}/data/: they belong"
+def test_empty_catalog_neither_writes_nor_repairs_next_to_unknown_files(path: str, inlining_lake: AttachedLake) -> None:
+    foreign_file(inlining_lake, path)
+    for do in (marker(inlining_lake).before_write, marker(inlining_lake).repair):
+        message = (
+            rf"the catalog has no files, but there are Parquet files below {inlining_lake.folder}/data/: they belong"
+        )
         assert_refused(do, CatalogError, message, "check `path` and `metadata_schema` of the store, or choose an empty")
-    assert not place(usual).exists()
+    assert not place(inlining_lake).exists()
 
 
-def test_other_files_do_not_prevent_a_new_lake(usual: Lake) -> None:
+def test_other_files_do_not_prevent_a_new_lake(inlining_lake: AttachedLake) -> None:
     for name in ("notes.txt", "a/x.parquet.tmp"):
-        foreign_file(usual, name)
-    marker(usual).before_write()
-    assert place(usual).exists()
+        foreign_file(inlining_lake, name)
+    marker(inlining_lake).before_write()
+    assert place(inlining_lake).exists()
 
 
-def test_catalog_knows_files_of_every_kind(usual: Lake) -> None:
-    one = marker(usual)
+def test_catalog_knows_files_of_every_kind(inlining_lake: AttachedLake) -> None:
+    one = marker(inlining_lake)
     assert one.knows_files() is False
     for table, key in (
         ("ducklake_data_file", "data_file_id"),
         ("ducklake_delete_file", "delete_file_id"),
         ("ducklake_files_scheduled_for_deletion", "data_file_id"),
     ):
-        usual.metadata(f"INSERT INTO {table} ({key}) VALUES (7)")
+        inlining_lake.metadata(f"INSERT INTO {table} ({key}) VALUES (7)")
         assert one.knows_files() is True, table
-        usual.metadata(f"DELETE FROM {table}")
+        inlining_lake.metadata(f"DELETE FROM {table}")
         assert one.knows_files() is False
 
 
-def test_marker_that_disappears_during_its_creation_is_an_error(usual: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_marker_that_disappears_during_its_creation_is_an_error(
+    inlining_lake: AttachedLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "_create_file", lambda *_: None)
     with pytest.raises(CatalogError, match="belongs to another lake"):
-        marker(usual).create()
+        marker(inlining_lake).create()
 
 
-def test_marker_that_cannot_be_written_is_an_error(usual: Lake) -> None:
-    (usual.folder / "data").write_text("a file in place of the folder")
+def test_marker_that_cannot_be_written_is_an_error(inlining_lake: AttachedLake) -> None:
+    (inlining_lake.folder / "data").write_text("a file in place of the folder")
     with pytest.raises(StorageError) as caught:
-        marker(usual)._write(module._create_file)
-    assert caught.value.message == f"the marker {place(usual)} cannot be written: File exists"
+        marker(inlining_lake)._write(module._create_file)
+    assert caught.value.message == f"the marker {place(inlining_lake)} cannot be written: File exists"
 
 
-def test_first_write_on_a_file_system_without_hard_links(usual: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_write_on_a_file_system_without_hard_links(
+    inlining_lake: AttachedLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(os, "link", lambda *_: (_ for _ in ()).throw(PermissionError(1, "Operation not permitted")))
-    marker(usual).before_write()
-    made = place(usual).read_bytes()
-    assert [path.name for path in place(usual).parent.iterdir()] == [MARKER]
-    marker(usual)._write(module._create_file)  # another writer was first
-    assert place(usual).read_bytes() == made
-    marker(usual).before_cleanup()
+    marker(inlining_lake).before_write()
+    made = place(inlining_lake).read_bytes()
+    assert [path.name for path in place(inlining_lake).parent.iterdir()] == [MARKER]
+    marker(inlining_lake)._write(module._create_file)  # another writer was first
+    assert place(inlining_lake).read_bytes() == made
+    marker(inlining_lake).before_cleanup()
 
 
-def test_marker_that_cannot_be_read_is_an_error(usual: Lake) -> None:
-    place(usual).mkdir(parents=True)
-    for do in (marker(usual).check_free, marker(usual).before_write, marker(usual).before_cleanup):
+def test_marker_that_cannot_be_read_is_an_error(inlining_lake: AttachedLake) -> None:
+    place(inlining_lake).mkdir(parents=True)
+    for do in (
+        marker(inlining_lake).check_free,
+        marker(inlining_lake).before_write,
+        marker(inlining_lake).before_cleanup,
+    ):
         with pytest.raises(StorageError) as caught:
             do()
-        assert caught.value.message == f"the marker {place(usual)} cannot be read: Is a directory"
+        assert caught.value.message == f"the marker {place(inlining_lake)} cannot be read: Is a directory"
 
 
-def test_failed_replacement_keeps_the_marker_and_leaves_no_file(usual: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = write(usual, catalog=["another"])
+def test_failed_replacement_keeps_the_marker_and_leaves_no_file(
+    inlining_lake: AttachedLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = write(inlining_lake, catalog=["another"])
     with monkeypatch.context() as patch:
         patch.setattr("pathlib.Path.replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
         with pytest.raises(StorageError, match="cannot be written: No space left on device"):
-            marker(usual).confirm_move()
-    assert place(usual).read_bytes() == before
-    assert [path.name for path in place(usual).parent.iterdir()] == [MARKER]
+            marker(inlining_lake).confirm_move()
+    assert place(inlining_lake).read_bytes() == before
+    assert [path.name for path in place(inlining_lake).parent.iterdir()] == [MARKER]
 
 
 # Writes.
 
 
-def test_marker_is_compared_once_per_open_lake(filled: Lake) -> None:
+def test_marker_is_compared_once_per_open_lake(filled: AttachedLake) -> None:
     write(filled)
     one = marker(filled)
     one.before_write()
@@ -212,7 +230,7 @@ def test_marker_is_compared_once_per_open_lake(filled: Lake) -> None:
 
 
 @pytest.mark.parametrize("lake_id", [STRANGER, None, 7, "", []], ids=str)
-def test_marker_of_another_lake_refuses_everything(lake_id: object, filled: Lake) -> None:
+def test_marker_of_another_lake_refuses_everything(lake_id: object, filled: AttachedLake) -> None:
     """So does one that does not say whose it is."""
     before, one = write(filled, lake=lake_id), marker(filled)
     message = f"the data path {filled.folder}/data/ belongs to another lake, according to {place(filled)}: nothing was"
@@ -224,7 +242,7 @@ def test_marker_of_another_lake_refuses_everything(lake_id: object, filled: Lake
     assert [path.name for path in place(filled).parent.iterdir() if path.is_file()] == [MARKER]
 
 
-def test_moved_or_restored_catalog_accepts_writes(filled: Lake) -> None:
+def test_moved_or_restored_catalog_accepts_writes(filled: AttachedLake) -> None:
     write(filled, snapshot=99)
     marker(filled, ("inode 5:6", "path elsewhere")).before_write()
 
@@ -232,14 +250,14 @@ def test_moved_or_restored_catalog_accepts_writes(filled: Lake) -> None:
 DAMAGED = [b"", b"{", b"[]", b"7", b"null", b'"text"', b"\x00\xff", b"[" * 9_000, b'{"lake": "' + b"x" * 20_000 + b'"}']
 
 
-def test_marker_that_is_a_pipe_is_rejected(filled: Lake) -> None:
+def test_marker_that_is_a_pipe_is_rejected(filled: AttachedLake) -> None:
     os.mkfifo(place(filled))
     with pytest.raises(StorageError, match="is not a regular file"):
         marker(filled).before_cleanup()
 
 
 @pytest.mark.parametrize("text", DAMAGED, ids=range(len(DAMAGED)))
-def test_damaged_marker_refuses_everything(text: bytes, filled: Lake) -> None:
+def test_damaged_marker_refuses_everything(text: bytes, filled: AttachedLake) -> None:
     write(filled, text)
     one = marker(filled)
     for do in (one.before_write, one.before_cleanup, one.record, one.repair, one.confirm_move, one.create):
@@ -253,21 +271,22 @@ def test_damaged_marker_refuses_everything(text: bytes, filled: Lake) -> None:
 # Cleanup.
 
 
-def test_cleanup_of_a_new_lake_needs_no_marker(usual: Lake) -> None:
-    marker(usual).before_cleanup()
-    marker(usual).record()
-    assert not place(usual).exists()
+def test_cleanup_of_a_new_lake_needs_no_marker(inlining_lake: AttachedLake) -> None:
+    marker(inlining_lake).before_cleanup()
+    marker(inlining_lake).record()
+    assert not place(inlining_lake).exists()
 
 
-def test_cleanup_of_files_without_a_marker_is_refused(usual: Lake) -> None:
-    message = rf"{place(usual)} does not exist, so the files below {usual.folder}/data/ may belong to another lake"
+def test_cleanup_of_files_without_a_marker_is_refused(inlining_lake: AttachedLake) -> None:
+    folder = f"{inlining_lake.folder}/data/"
+    message = rf"{place(inlining_lake)} does not exist, so the files below {folder} may belong to another lake"
     hint = f"run, if no other lake uses this data path: {CONFIRM}"
-    usual.run("CREATE TABLE lake.t (id BIGINT)", "INSERT INTO lake.t FROM range(100)")
-    assert_refused(marker(usual).before_cleanup, CatalogError, message, hint)
-    usual.run("DROP TABLE lake.t")
+    inlining_lake.run("CREATE TABLE lake.t (id BIGINT)", "INSERT INTO lake.t FROM range(100)")
+    assert_refused(marker(inlining_lake).before_cleanup, CatalogError, message, hint)
+    inlining_lake.run("DROP TABLE lake.t")
     for table in ("data_file", "delete_file", "files_scheduled_for_deletion"):
-        usual.metadata(f"DELETE FROM ducklake_{table}")
-    assert_refused(marker(usual).before_cleanup, CatalogError, message, hint)
+        inlining_lake.metadata(f"DELETE FROM ducklake_{table}")
+    assert_refused(marker(inlining_lake).before_cleanup, CatalogError, message, hint)
 
 
 MOVES = [
@@ -292,33 +311,37 @@ MOVES = [
 
 @pytest.mark.parametrize(("recorded", "here", "neighbours", "refused"), MOVES)
 def test_cleanup_of_a_moved_or_copied_catalog_needs_a_confirmation(
-    recorded: tuple[str, ...], here: tuple[str, ...], neighbours: tuple[str, ...], refused: bool, usual: Lake
+    recorded: tuple[str, ...],
+    here: tuple[str, ...],
+    neighbours: tuple[str, ...],
+    refused: bool,
+    inlining_lake: AttachedLake,
 ) -> None:
-    write(usual, catalog=module._hashes(recorded))
-    one = marker(usual, here, neighbours)
+    write(inlining_lake, catalog=hashed(recorded))
+    one = marker(inlining_lake, here, neighbours)
     if not refused:
         one.before_cleanup()
         return
-    message = f"{place(usual)} was created for a catalog at another location: this catalog was copied or moved"
+    message = f"{place(inlining_lake)} was created for a catalog at another location: this catalog was copied or moved"
     for do in (one.before_cleanup, one.record, one.repair):
         assert_refused(
             do, CatalogMovedError, message, f"confirm the move if no other catalog uses this data path: {CONFIRM}"
         )
-    assert content(usual)["catalog"] == module._hashes(recorded)
+    assert content(inlining_lake)["catalog"] == hashed(recorded)
     one.confirm_move()
-    assert content(usual)["catalog"] == module._hashes(here)
-    marker(usual, here, neighbours).before_cleanup()
-    assert_refused(marker(usual, recorded, here).before_cleanup, CatalogMovedError, "copied or moved", CONFIRM)
+    assert content(inlining_lake)["catalog"] == hashed(here)
+    marker(inlining_lake, here, neighbours).before_cleanup()
+    assert_refused(marker(inlining_lake, recorded, here).before_cleanup, CatalogMovedError, "copied or moved", CONFIRM)
 
 
 @pytest.mark.parametrize("recorded", [None, "a", {"a": 1}, 7], ids=str)
-def test_marker_without_a_list_of_places_is_not_compared(recorded: object, usual: Lake) -> None:
+def test_marker_without_a_list_of_places_is_not_compared(recorded: object, inlining_lake: AttachedLake) -> None:
     """So is one of a metadata backend without locations."""
-    write(usual, catalog=recorded)
-    marker(usual, ("elsewhere",)).before_cleanup()
+    write(inlining_lake, catalog=recorded)
+    marker(inlining_lake, ("elsewhere",)).before_cleanup()
 
 
-def test_cleanup_of_a_restored_catalog_needs_a_confirmation(filled: Lake) -> None:
+def test_cleanup_of_a_restored_catalog_needs_a_confirmation(filled: AttachedLake) -> None:
     now = snapshot(filled)
     version, moment = now["snapshot"], now["snapshot_time"]
     cases: list[tuple[object, object, bool]] = [
@@ -343,7 +366,7 @@ def test_cleanup_of_a_restored_catalog_needs_a_confirmation(filled: Lake) -> Non
         marker(filled).before_cleanup()
 
 
-def test_recorded_snapshot_may_have_expired(filled: Lake) -> None:
+def test_recorded_snapshot_may_have_expired(filled: AttachedLake) -> None:
     write(filled)
     filled.run("INSERT INTO lake.t FROM range(100)")
     filled.metadata("DELETE FROM ducklake_snapshot WHERE snapshot_id < 3")
@@ -352,7 +375,7 @@ def test_recorded_snapshot_may_have_expired(filled: Lake) -> None:
     assert content(filled)["snapshot"] == 3
 
 
-def test_record_writes_the_location_and_the_newest_snapshot(filled: Lake) -> None:
+def test_record_writes_the_location_and_the_newest_snapshot(filled: AttachedLake) -> None:
     write(filled)
     before = place(filled).stat()
     marker(filled).record()
@@ -361,14 +384,14 @@ def test_record_writes_the_location_and_the_newest_snapshot(filled: Lake) -> Non
     marker(filled, ("inode 1:2", "path host:/renamed")).record()
     found = content(filled)
     assert {key: found[key] for key in ("snapshot", "snapshot_time")} == snapshot(filled)
-    assert found["catalog"] == module._hashes(("inode 1:2", "path host:/renamed"))
+    assert found["catalog"] == hashed(("inode 1:2", "path host:/renamed"))
     assert [path.name for path in place(filled).parent.iterdir() if path.is_file()] == [MARKER]
 
 
 # Repair.
 
 
-def test_repair_creates_a_missing_marker(filled: Lake, tmp_path: Path) -> None:
+def test_repair_creates_a_missing_marker(filled: AttachedLake, tmp_path: Path) -> None:
     assert marker(filled).repair() == f"created {place(filled)}"
     before = place(filled).read_bytes()
     assert marker(filled).repair() == f"{place(filled)} names this catalog"
@@ -377,7 +400,7 @@ def test_repair_creates_a_missing_marker(filled: Lake, tmp_path: Path) -> None:
         assert marker(empty).repair() == f"created {place(empty)}"
 
 
-def test_move_is_confirmed_only_with_a_marker(filled: Lake) -> None:
+def test_move_is_confirmed_only_with_a_marker(filled: AttachedLake) -> None:
     with pytest.raises(CatalogError, match=r"_lakeconf\.json does not exist"):
         marker(filled).confirm_move()
     before = write(filled)
@@ -393,7 +416,7 @@ def test_marker_in_a_bucket(s3_server: S3Server, tmp_path: Path) -> None:
     bucket = storage["bucket"]
     store = lakeconf.init(config_of(tmp_path, storage=storage)).get_store("dev")
     with store.open() as opened:
-        one = opened._session.guard.marker
+        one = session_of(opened).guard.marker
         assert one is not None
         connection = one.reader.connection
         assert (one.path, s3_server.objects(bucket)) == (f"s3://{bucket}/lake/{MARKER}", [])

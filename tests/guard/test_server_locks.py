@@ -13,6 +13,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 from commit_hooks import during
+from lake_parts import session_of
 from local_stores import on_postgres, store_of
 
 from lakeconf.backends.server import CatalogServer as Server
@@ -40,7 +41,7 @@ KILL = (
 )
 
 
-class Database:
+class LockedDatabase:
     """A database, and locks of the lakes in it."""
 
     def __init__(self, server: PostgresServer, folder: Path, opened: ExitStack) -> None:
@@ -75,18 +76,18 @@ class Database:
 
 
 @pytest.fixture
-def database(postgres_server: PostgresServer, tmp_path: Path) -> Iterator[Database]:
+def database(postgres_server: PostgresServer, tmp_path: Path) -> Iterator[LockedDatabase]:
     with ExitStack() as opened:
-        yield Database(postgres_server, tmp_path, opened)
+        yield LockedDatabase(postgres_server, tmp_path, opened)
 
 
 @pytest.fixture
-def one(database: Database) -> ServerLocks:
+def one(database: LockedDatabase) -> ServerLocks:
     return database.locks()
 
 
 @pytest.fixture
-def other(database: Database) -> ServerLocks:
+def other(database: LockedDatabase) -> ServerLocks:
     return database.locks()
 
 
@@ -100,7 +101,7 @@ def key(text: str) -> int:
     return zlib.crc32(text.encode())
 
 
-def test_keys_of_a_lake_and_of_tables(one: ServerLocks, database: Database) -> None:
+def test_keys_of_a_lake_and_of_tables(one: ServerLocks, database: LockedDatabase) -> None:
     with one.shared():
         assert database.held() == [((1 << 32) + key("lake"), "ShareLock")]
     with one.exclusive():
@@ -151,14 +152,14 @@ def test_locks_exclude_each_other_and_errors_name_the_holder(one: ServerLocks, o
 
 
 @pytest.mark.usefixtures("impatient")
-def test_lakes_with_other_schemas_have_other_locks(one: ServerLocks, database: Database) -> None:
+def test_lakes_with_other_schemas_have_other_locks(one: ServerLocks, database: LockedDatabase) -> None:
     other = database.locks(metadata_schema="other")
     with one.exclusive(), one(["raw.t"]), other.exclusive(), other(["raw.t"]):
         assert len({key for key, _ in database.held()}) == 4
 
 
 def test_error_that_is_no_timeout_is_raised_at_once(
-    one: ServerLocks, database: Database, monkeypatch: pytest.MonkeyPatch
+    one: ServerLocks, database: LockedDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(Server, "take_lock", lambda *_, **__: "SELECT error('no such function')")
@@ -191,14 +192,14 @@ def test_holder_that_the_server_describes_is_escaped(
     assert caught.value.message.endswith(r"held by evil\x1b[2J, second")
 
 
-def test_locks_need_no_other_instance_of_duckdb(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_locks_need_no_other_instance_of_duckdb(database: LockedDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lock has its own connection to the server, which the next transaction of the lake can use after it."""
     backends = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
     with database.store().open() as lake:
         table = lake.create_table("raw.t", ROWS)
         before = database.sql(backends)
         monkeypatch.setattr(duckdb, "connect", None)
-        with lake._session.guard.writing(), lake._session.guard(["raw.t"]):
+        with session_of(lake).guard.writing(), session_of(lake).guard(["raw.t"]):
             assert [mode for _, mode in database.held()] == ["ExclusiveLock", "ShareLock"]
             assert lake.sql("SELECT count(*) FROM raw.t").collect("pyarrow").rows() == [(0,)]
         for _ in range(5):
@@ -207,16 +208,16 @@ def test_locks_need_no_other_instance_of_duckdb(database: Database, monkeypatch:
     assert database.held() == []
 
 
-def test_locks_of_a_closed_lake_are_refused(database: Database) -> None:
+def test_locks_of_a_closed_lake_are_refused(database: LockedDatabase) -> None:
     with database.store().open() as lake:
-        guard = lake._session.guard
+        guard = session_of(lake).guard
     with pytest.raises(LakeconfError, match="the lake is closed"), guard(["raw.t"]):
         raise AssertionError
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("privilege", ["INSERT", "UPDATE", "DELETE"])
-def test_role_that_may_not_change_the_catalog_gets_no_lock(privilege: str, database: Database) -> None:
+def test_role_that_may_not_change_the_catalog_gets_no_lock(privilege: str, database: LockedDatabase) -> None:
     with database.store().open() as lake:
         lake.create_table("t", {"n": "BIGINT"})
     role = f"clerk_{privilege.lower()}_{os.getpid()}"
@@ -233,7 +234,7 @@ def test_role_that_may_not_change_the_catalog_gets_no_lock(privilege: str, datab
         assert len(database.held()) == 1
 
 
-def test_lost_lock_is_reported_and_taken_again(one: ServerLocks, database: Database) -> None:
+def test_lost_lock_is_reported_and_taken_again(one: ServerLocks, database: LockedDatabase) -> None:
     with one.shared() as held:
         assert isinstance(held, _HeldOnServer)
         cursor = held.cursor
@@ -261,7 +262,7 @@ def test_lost_lock_is_reported_and_taken_again(one: ServerLocks, database: Datab
     assert database.held() == [], "a lost lock can be released"
 
 
-def test_lock_lost_before_the_commit_fails_the_write(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lock_lost_before_the_commit_fails_the_write(database: LockedDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     with database.store().open() as lake:
         table = lake.create_table("raw.t", ROWS)
         before = lake.snapshot_id
@@ -274,17 +275,19 @@ def test_lock_lost_before_the_commit_fails_the_write(database: Database, monkeyp
         assert len(table.scan().collect()) == 1
 
 
-def test_write_reacquires_only_its_own_lock(database: Database) -> None:
+def test_write_reacquires_only_its_own_lock(database: LockedDatabase) -> None:
     with database.store().open() as lake:
         table = lake.create_table("raw.t", ROWS)
-        with lake._session.guard.writing() as other:
+        with session_of(lake).guard.writing() as other:
             assert isinstance(other, _HeldOnServer)
             other.release()
             table.append(ROWS)
             assert database.held() == []
 
 
-def test_a_signal_while_a_lock_is_released_frees_the_lock(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_signal_while_a_lock_is_released_frees_the_lock(
+    database: LockedDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with database.store().open() as lake:
         lake.create_table(TABLE, like={"n": "BIGINT"})
 

@@ -18,6 +18,7 @@ from commit_hooks import at_commit
 from history import INDETERMINATE, NEVER, Append, Journal, Operation, Read, Status, Transaction, load
 from history_clients import LakeClient, PlainClient, Script
 from history_faults import unprotect
+from lake_parts import session_of
 from local_stores import on_catalog, on_postgres, store_of
 from strength import PROVE
 
@@ -70,7 +71,7 @@ def players(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Players]
     with contextlib.ExitStack() as stack:
         lake = stack.enter_context(store.open())
         if request.param == "duckdb":
-            other, native = lake, lake._session.writer.native
+            other, native = lake, session_of(lake).writer.native
         else:
             other, native = stack.enter_context(store.open()), stack.enter_context(contextlib.closing(store.connect()))
         cursors = [stack.enter_context(contextlib.closing(native.cursor())) for _ in range(4)]

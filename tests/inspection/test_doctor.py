@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from lake_parts import data_path_of, session_of
 from local_stores import config_of, in_bucket, on_postgres
+from plain_sql import run_plain
 
 import lakeconf
 from lakeconf.cli.app import run
@@ -90,14 +92,14 @@ def test_clock_and_settings_of_the_server(
     postgres_server.sql(f"ALTER DATABASE {database} SET idle_in_transaction_session_timeout = '5s'")
     for hours, status in ((0, "ok"), (0.05, "warning"), (1, "failed")):
 
-        class Wrong(dt.datetime):
+        class ShiftedClock(dt.datetime):
             difference = dt.timedelta(hours=hours)
 
             @classmethod
             def now(cls, tz: Any = None) -> Any:
                 return super().now(tz) + cls.difference
 
-        monkeypatch.setattr("lakeconf.inspection.doctor_lake.datetime", Wrong)
+        monkeypatch.setattr("lakeconf.inspection.doctor_lake.datetime", ShiftedClock)
         found = diagnosed(on_servers)
         assert found["clock"].status == status
         ends = "the server ends transactions that are idle for 5 s: a long commit would fail"
@@ -144,9 +146,9 @@ def test_missing_and_unknown_files(where: str, tmp_path: Path, s3_server: S3Serv
         table.append(rows.to_arrow_table())
         table.delete("id = 3")
         lake.create_table("raw.dropped", rows.to_arrow_table())
-        lake._session.writer.execute("DROP TABLE dev.raw.dropped")
+        run_plain(lake, "DROP TABLE dev.raw.dropped")
         needed = table.files()[0].path
-        connection, root = lake._session.writer, lake._session.reader.data_path
+        connection, root = session_of(lake).writer, data_path_of(lake)
         found = diagnosed(config)["files"]
         assert (found.status, found.found.endswith(", and no others")) == ("ok", True), found
         unknown = f"{root}raw/stray.parquet"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 from browser import opened
+from lake_parts import catalog_of, data_path_of
 from local_stores import on_postgres, store_of
 
 import lakeconf
@@ -166,7 +167,7 @@ def test_missing_and_unknown_files_are_found(project: Path) -> None:
         for _ in range(2):
             table.append(ROWS)
         lake.maintenance.compact()
-        reader, folder = lake._session.reader, Path(lake._session.reader.data_path)
+        reader, folder = catalog_of(lake), Path(data_path_of(lake))
         (path,) = (file.path for file in table.files())
         assert len(list(folder.rglob("*.parquet"))) > 1
         found = data_path_files(reader)
@@ -193,7 +194,7 @@ def test_file_that_is_committed_meanwhile_is_known(project: Path, monkeypatch: p
             return before
 
         monkeypatch.setattr(module, "_registered_files", committed_afterwards)
-        assert data_path_files(lake._session.reader).unknown == ()
+        assert data_path_files(catalog_of(lake)).unknown == ()
         assert len(table.files()) == 2
 
 

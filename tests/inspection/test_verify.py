@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from lake_parts import catalog_of, session_of
 from local_stores import store_of
 from plain_sql import run_plain
 
@@ -140,7 +141,7 @@ def test_rows_deleted_twice_are_reported_and_the_exit_code_is_1(
             "INSERT INTO dev.raw.numbers SELECT range FROM range(100)",
         )
         # Two transactions delete the same rows: one writes a delete file, the other one inlines its deletes.
-        with lake._session.writer.cursor() as first, lake._session.writer.cursor() as second:
+        with session_of(lake).writer.cursor() as first, session_of(lake).writer.cursor() as second:
             first.execute("BEGIN; DELETE FROM dev.raw.numbers WHERE id < 20")
             second.execute("CALL dev.set_option('data_inlining_row_limit', 10)")
             second.execute("BEGIN; DELETE FROM dev.raw.numbers WHERE id < 5")
@@ -180,7 +181,7 @@ def test_row_counts_of_files_are_compared_with_the_catalog(lake: Lake, capsys: p
     write(lake, "CALL dev.set_option('data_inlining_row_limit', 0)")
     write(lake, "INSERT INTO dev.raw.numbers SELECT range, 'a' FROM range(100)")
     write(lake, "INSERT INTO dev.raw.numbers SELECT range, 'b' FROM range(50)")
-    first, _ = (Path(file.path) for file in plan_scan(lake._session.reader, "raw.numbers", lake.snapshot_id, []).files)
+    first, _ = (Path(file.path) for file in plan_scan(catalog_of(lake), "raw.numbers", lake.snapshot_id, []).files)
     with contextlib.closing(sqlite3.connect("catalog.sqlite")) as catalog, catalog:
         catalog.execute("UPDATE ducklake_data_file SET record_count = 90 WHERE record_count = 100")
     found = verify(lake, "raw.numbers")

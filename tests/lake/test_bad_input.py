@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from lake_parts import data_path_of
 from local_stores import store_of
 
 from lakeconf.errors import LakeconfError, SchemaError
@@ -48,7 +49,7 @@ def write(lake: Lake, operation: str, frame: object) -> int:
 
 
 def files(lake: Lake) -> set[str]:
-    native: Any = lake.sql(f"SELECT file FROM glob('{lake._session.reader.data_path}**')").to_native()
+    native: Any = lake.sql(f"SELECT file FROM glob('{data_path_of(lake)}**')").to_native()
     return {path for (path,) in native.fetchall()}
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pyarrow as pa
 import pytest
+from lake_parts import catalog_of, session_of
 from local_stores import config_of, in_bucket
 from plain_sql import run_plain
 from staged_changes import COLUMNS, staged, with_key
@@ -83,7 +84,7 @@ def test_files_of_several_staged_writes_have_names_of_their_own(tmp_path: Path) 
             with_key(lake, staged(lake, {number: "new"}, deleted=(40 + number,)), f"key {number}").commit()
         lake.maintenance.compact()
         orphan = tmp_path / "data" / "main" / "t" / "lakeconf-0123" / "0.parquet"
-        announce(lake._session.writer, str(orphan.parent), lake._session.reader.lake_id)
+        announce(session_of(lake).writer, str(orphan.parent), catalog_of(lake).lake_id)
         orphan.parent.mkdir()
         orphan.touch()
         removed = cleaned(lake)
@@ -119,8 +120,8 @@ def test_recreated_catalog_is_rejected(store: Store, tmp_path: Path) -> None:
             lake.create_table("raw.u", ROWS)
         assert not (tmp_path / "data" / MARKER).exists()
         with pytest.raises(CatalogError, match="the catalog has no files, but there are Parquet files"):
-            lake._session.guard.marker.repair()  # type: ignore[union-attr]
-        (tmp_path / "data" / MARKER).write_text(json.dumps({"lake": lake._session.reader.lake_id}))
+            session_of(lake).guard.marker.repair()  # type: ignore[union-attr]
+        (tmp_path / "data" / MARKER).write_text(json.dumps({"lake": catalog_of(lake).lake_id}))
         with pytest.raises(CatalogError, match=r"the catalog has no files, but there are 2 Parquet files"):
             cleaned(lake)
 
@@ -158,9 +159,10 @@ def test_cleanup_rejects_scheduled_files_that_it_must_not_remove(store: Store, t
             named = f"{tmp_path}/data/raw/t/link/precious.parquet"
             expected = f"not below {tmp_path}/data/.*{named}"
         lake.maintenance.expire_snapshots(older_than=NOW, force=True)
-        lake._session.writer.execute(
+        run_plain(
+            lake,
             "INSERT INTO __ducklake_metadata_dev.ducklake_files_scheduled_for_deletion "
-            f"VALUES (99, '{named}', false, TIMESTAMPTZ '2020-01-01 00:00:00+00')"
+            f"VALUES (99, '{named}', false, TIMESTAMPTZ '2020-01-01 00:00:00+00')",
         )
         with untouched(tmp_path):
             for step in (lake.maintenance.plan_cleanup, lake.maintenance.cleanup):
@@ -180,11 +182,11 @@ def test_cleanup_removes_only_orphans_of_this_lake(store: Store, tmp_path: Path)
         for path in (*removable, *kept):
             (data / path).parent.mkdir(parents=True, exist_ok=True)
             (data / path).write_text("rows")
-        for token, lake_id in (("0a", lake._session.reader.lake_id), ("0b", "of another lake")):
+        for token, lake_id in (("0a", catalog_of(lake).lake_id), ("0b", "of another lake")):
             folder = data / "raw" / "never" / f"lakeconf-{token}"
             folder.mkdir(parents=True)
             (folder / "part-0.parquet").write_text("rows")
-            announce(lake._session.writer, f"{folder}/", lake_id)
+            announce(session_of(lake).writer, f"{folder}/", lake_id)
             (removable if token == "0a" else kept).extend(
                 [f"raw/never/lakeconf-{token}.parquet", f"raw/never/lakeconf-{token}/part-0.parquet"]
             )
@@ -204,7 +206,7 @@ def test_cleanup_removes_orphans_in_a_bucket_but_keeps_other_files(s3_server: S3
     before = set(s3_server.objects(bucket))
     with store.open() as lake:
         for path in ("raw/t/" + ORPHAN, "raw/t/mine.parquet"):
-            lake._session.writer.execute(f"COPY (SELECT 1 AS one) TO 's3://{bucket}/lake/{path}' (FORMAT parquet)")
+            run_plain(lake, f"COPY (SELECT 1 AS one) TO 's3://{bucket}/lake/{path}' (FORMAT parquet)")
         assert f"s3://{bucket}/lake/raw/t/{ORPHAN}" in cleaned(lake)
         assert len(lake.table("raw.t").scan().collect()) == 10
     after = set(s3_server.objects(bucket))
@@ -215,9 +217,10 @@ def test_cleanup_removes_orphans_in_a_bucket_but_keeps_other_files(s3_server: S3
 def test_cleanup_of_a_table_recorded_through_a_symbolic_link(store: Store, tmp_path: Path) -> None:
     (tmp_path / "linked").symlink_to(tmp_path / "data")
     with store.open() as lake:
-        lake._session.writer.execute(
+        run_plain(
+            lake,
             "UPDATE __ducklake_metadata_dev.ducklake_table SET path_is_relative = false, "
-            f"path = '{tmp_path}/linked/raw/t/'"
+            f"path = '{tmp_path}/linked/raw/t/'",
         )
     with store.open() as lake:
         assert len(cleaned(lake)) == 1
@@ -243,11 +246,12 @@ def test_ages_select_expired_snapshots_and_removed_files(store: Store, tmp_path:
     day = dt.timedelta(days=1)
     with store.open() as lake:
         versions = [snapshot.snapshot_id for snapshot in lake.snapshots()]
-        lake._session.writer.execute(
+        run_plain(
+            lake,
             f"UPDATE __ducklake_metadata_dev.ducklake_snapshot SET snapshot_time = now() - INTERVAL 40 HOUR "
-            f"WHERE snapshot_id <= {versions[-2]}"
+            f"WHERE snapshot_id <= {versions[-2]}",
         )
-        marker = lake._session.guard.marker
+        marker = session_of(lake).guard.marker
         assert marker is not None
         marker.confirm_move()  # it has the time of a snapshot
         assert lake.maintenance.expire_snapshots(older_than=2 * day) == []
@@ -255,9 +259,10 @@ def test_ages_select_expired_snapshots_and_removed_files(store: Store, tmp_path:
         assert lake.maintenance.expire_snapshots(older_than=day) == versions[-3:-1]
         before = files(tmp_path / "data")
         assert lake.maintenance.cleanup(older_than=day) == []
-        lake._session.writer.execute(
+        run_plain(
+            lake,
             "UPDATE __ducklake_metadata_dev.ducklake_files_scheduled_for_deletion "
-            "SET schedule_start = now() - INTERVAL 40 HOUR"
+            "SET schedule_start = now() - INTERVAL 40 HOUR",
         )
         (orphan := tmp_path / "data" / "raw" / "t" / ORPHAN).write_text("rows")
         assert lake.maintenance.cleanup(older_than=2 * day) == []

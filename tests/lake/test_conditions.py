@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import narwhals as nw
 import pyarrow as pa
 import pytest
+from lake_parts import session_of
 
 from lakeconf.errors import PredicateError, SchemaError, UnsupportedError
 
@@ -92,7 +93,7 @@ def found_by_duckdb(store: Store, *conditions: str) -> dict[str, list[int]]:
 def test_a_scan_returns_the_rows_of_duckdb(lake: Lake, store: Store) -> None:
     table = lake.table("t")
     expected = found_by_duckdb(store, *CONDITIONS)
-    read = CONDITIONS if lake._session.engine.name == "duckdb" else SIMPLE
+    read = CONDITIONS if session_of(lake).engine.name == "duckdb" else SIMPLE
     scans = {one: table.scan(columns=["id"], where=one) for one in read}
     assert {one: sorted(scan.collect("pyarrow")["id"].to_list()) for one, scan in scans.items()} == {
         one: expected[one] for one in read

@@ -11,6 +11,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 from commit_hooks import at_commit
+from lake_parts import catalog_of
 from local_stores import on_catalog, store_of
 from plain_sql import run_plain
 
@@ -403,7 +404,7 @@ def ids(lake: Lake, table: str = "t") -> list[int]:
 
 def definition(lake: Lake, table: str = "t") -> tuple[Any, ...]:
     """Everything that the catalog says about the present definition of a table, without ids."""
-    with lake._session.reader.transaction() as catalog:
+    with catalog_of(lake).transaction() as catalog:
         ((table_id,),) = catalog.rows(
             "SELECT table_id FROM ducklake_table WHERE table_name = ? AND end_snapshot IS NULL", [table]
         )

@@ -12,6 +12,7 @@ import narwhals as nw
 import polars as pl
 import pyarrow as pa
 import pytest
+from plain_sql import run_plain
 
 import lakeconf
 from lakeconf.errors import (
@@ -188,7 +189,7 @@ def test_scan_of_renamed_added_and_dropped_columns(lake: Lake, store: Store) -> 
     events = lake.table("raw.events")
     events.append(EVENTS)
     for change in ("RENAME kind TO sort", "ADD COLUMN kind INTEGER DEFAULT 7", "DROP COLUMN tags"):
-        lake._session.writer.execute(f"ALTER TABLE dev.raw.events {change}")
+        run_plain(lake, f"ALTER TABLE dev.raw.events {change}")
     lake.refresh()
     assert rows(events.scan()) == oracle(store, "FROM raw.events")
     assert {row[-1] for row in rows(events.scan())} == {7}

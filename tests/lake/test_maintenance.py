@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from lake_parts import catalog_of, session_of
 from plain_sql import run_plain
 
 import lakeconf
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from catalog_lake import Lake as Catalog
+    from catalog_lake import AttachedLake
 
     from lakeconf import Lake, Store
 
@@ -54,7 +55,7 @@ def stored(project: Path) -> set[str]:
 def test_deadline_of_the_store_ends_a_compaction_early_and_the_next_one_continues(lake: Lake) -> None:
     before = ids(lake)
     for deadline, files in ((0, 10), (3600, 1)):
-        lake._session.deadline = dt.timedelta(seconds=deadline)
+        session_of(lake).deadline = dt.timedelta(seconds=deadline)
         for step in (lake.maintenance.rewrite, lake.maintenance.compact):
             done = step()
             assert done.complete == (deadline > 0)
@@ -64,15 +65,15 @@ def test_deadline_of_the_store_ends_a_compaction_early_and_the_next_one_continue
 
 def test_memory_is_limited_during_a_compaction_only(lake: Lake) -> None:
     setting = "SELECT system.main.current_setting('memory_limit')"
-    before = lake._session.writer.rows(setting)
+    before = session_of(lake).writer.rows(setting)
     for step in (lake.maintenance.compact, lake.maintenance.flush, lake.maintenance.rewrite):
-        lake._session.memory_limit = "1KB"
+        session_of(lake).memory_limit = "1KB"
         with pytest.raises(LakeconfError, match=r"(?i)memory"):
             step()
-        assert lake._session.writer.rows(setting) == before
-        lake._session.memory_limit = "1GB"
+        assert session_of(lake).writer.rows(setting) == before
+        session_of(lake).memory_limit = "1GB"
         step()
-        assert lake._session.writer.rows(setting) == before
+        assert session_of(lake).writer.rows(setting) == before
 
 
 def test_limits_are_those_of_the_store(lake: Lake, project: Path) -> None:
@@ -80,7 +81,7 @@ def test_limits_are_those_of_the_store(lake: Lake, project: Path) -> None:
     text = (project / "lakeconf.toml").read_text()
     (project / "lakeconf.toml").write_text(f'{text}\n[stores.dev.maintenance]\ndeadline = "1h"\nmemory_limit = "1GB"\n')
     with lakeconf.init(project).get_store("dev").open() as limited:
-        assert (limited._session.deadline, limited._session.memory_limit) == (dt.timedelta(hours=1), "1GB")
+        assert (session_of(limited).deadline, session_of(limited).memory_limit) == (dt.timedelta(hours=1), "1GB")
         assert limited.maintenance.compact().complete
 
 
@@ -93,7 +94,7 @@ def test_flush_and_rewrite_keep_the_rows(lake: Lake, monkeypatch: pytest.MonkeyP
     lake.table("raw.t").delete("id IN (0, 10, 20, 30, 40, 50, 60, 70, 80, 90)")
     before, version = ids(lake), lake.snapshot_id
     assert lake.maintenance.flush().files_after == 20
-    lake._session.writer.execute("CALL dev.set_option('rewrite_delete_threshold', 0.05)")
+    run_plain(lake, "CALL dev.set_option('rewrite_delete_threshold', 0.05)")
     assert lake.maintenance.rewrite().files_after == 1
     assert ids(lake) == ids(lake, version) == before
     assert {snapshot.author for snapshot in lake.snapshots()[-2:]} == {default_author()}
@@ -105,12 +106,12 @@ def test_cleanup_waits_for_running_writers_and_keeps_staged_files(
     folder = project / "data" / "raw" / "t" / "lakeconf-0a1b"
     folder.mkdir()
     (folder / "part-0.parquet").write_text("rows")
-    announce(lake._session.writer, f"{folder}/", lake._session.reader.lake_id)
+    announce(session_of(lake).writer, f"{folder}/", catalog_of(lake).lake_id)
     assert lake.maintenance.cleanup(older_than=dt.timedelta(hours=1), force=True) == []
     monkeypatch.setattr("lakeconf.guard.locks.WAIT_SECONDS", 0.1)
     with (
         lakeconf.init(project).get_store("dev").open() as other,
-        other._session.guard.writing(),
+        session_of(other).guard.writing(),
         pytest.raises(CommitError, match=f"held by process {os.getpid()}"),
     ):
         lake.maintenance.cleanup(older_than=NOW, force=True)
@@ -134,7 +135,7 @@ def test_maintenance_in_a_transaction_is_rejected_immediately(lake: Lake, monkey
 
 
 def test_file_removal_works_after_an_interrupted_one(lake: Lake, tmp_path: Path) -> None:
-    connection = lake._session.reader.connection
+    connection = catalog_of(lake).connection
     connection.execute("ATTACH 'ducklake::memory:' AS __lakeconf_removal (DATA_PATH '/')")
     (unneeded := tmp_path / "unneeded.parquet").write_text("rows")
     remove_files(connection, [str(unneeded)])
@@ -155,7 +156,7 @@ def test_maintenance_of_a_pinned_lake_is_rejected(lake: Lake) -> None:
 
 def test_nothing_is_removed_without_locks(lake: Lake, project: Path) -> None:
     """It cannot wait for writers, and an expiry during a commit uses a snapshot number twice."""
-    lake._session.guard = LakeGuard(None, lake._session.guard.marker)
+    session_of(lake).guard = LakeGuard(None, session_of(lake).guard.marker)
     lake.maintenance.compact()
     before, files = lake.snapshots(), stored(project)
     day = dt.timedelta(days=1)
@@ -274,28 +275,28 @@ def test_files_that_a_run_makes_obsolete_are_kept_for_the_age(two_files: Lake) -
 
 
 @pytest.fixture
-def source(usual: Catalog) -> Catalog:
+def source(inlining_lake: AttachedLake) -> AttachedLake:
     """A lake with the table `t`, which has three files of 100 rows."""
-    usual.run("CREATE TABLE lake.t (id BIGINT)")
-    usual.run(*(f"INSERT INTO lake.t FROM range({start}, {start + 100})" for start in (0, 100, 200)))
-    return usual
+    inlining_lake.run("CREATE TABLE lake.t (id BIGINT)")
+    inlining_lake.run(*(f"INSERT INTO lake.t FROM range({start}, {start + 100})" for start in (0, 100, 200)))
+    return inlining_lake
 
 
-def plan(source: Catalog) -> list[str]:
+def plan(source: AttachedLake) -> list[str]:
     return [str(one) for one in plan_compaction(source.reader)]
 
 
-def option(source: Catalog, name: str, value: str, table: str | None = None, schema: str = "main") -> None:
+def option(source: AttachedLake, name: str, value: str, table: str | None = None, schema: str = "main") -> None:
     where = "" if table is None else f", table_name => '{table}', schema => '{schema}'"
     source.run(f"CALL lake.set_option('{name}', '{value}'{where})")
 
 
-def compact(source: Catalog) -> None:
+def compact(source: AttachedLake) -> None:
     for function in ("flush_inlined_data", "rewrite_data_files", "merge_adjacent_files"):
         source.run(f"CALL ducklake_{function}('lake')")
 
 
-def test_small_files_of_one_schema_version_are_merged(source: Catalog) -> None:
+def test_small_files_of_one_schema_version_are_merged(source: AttachedLake) -> None:
     source.run(
         "CREATE TABLE lake.one (id BIGINT)", "INSERT INTO lake.one FROM range(100)", "CREATE TABLE lake.none (i INT)"
     )
@@ -308,7 +309,7 @@ def test_small_files_of_one_schema_version_are_merged(source: Catalog) -> None:
     assert plan(source) == []
 
 
-def test_files_of_the_target_size_are_not_merged(source: Catalog) -> None:
+def test_files_of_the_target_size_are_not_merged(source: AttachedLake) -> None:
     sizes = [size for (size,) in source.metadata("SELECT file_size_bytes FROM ducklake_data_file ORDER BY ALL")]
     for limit, expected in ((sizes[-1] + 1, 3), (sizes[0], 0)):
         option(source, "target_file_size", f"{limit}B")
@@ -322,7 +323,7 @@ def test_files_of_the_target_size_are_not_merged(source: Catalog) -> None:
     assert plan(source) == ["main.t: merge 3 small files"]
 
 
-def test_files_with_deleted_rows_are_rewritten_instead(source: Catalog) -> None:
+def test_files_with_deleted_rows_are_rewritten_instead(source: AttachedLake) -> None:
     option(source, "data_inlining_row_limit", "0")
     source.run("DELETE FROM lake.t WHERE id < 94", "DELETE FROM lake.t WHERE id BETWEEN 100 AND 194")
     assert plan(source) == ["main.t: rewrite 1 file with deleted rows"]
@@ -334,7 +335,7 @@ def test_files_with_deleted_rows_are_rewritten_instead(source: Catalog) -> None:
     assert plan(source) == ["main.t: rewrite 2 files with deleted rows"], "only files with deleted rows"
 
 
-def test_last_delete_file_counts(source: Catalog) -> None:
+def test_last_delete_file_counts(source: AttachedLake) -> None:
     option(source, "data_inlining_row_limit", "0")
     source.run("DELETE FROM lake.t WHERE id < 50", "DELETE FROM lake.t WHERE id < 99")
     assert plan(source) == ["main.t: rewrite 1 file with deleted rows, merge 2 small files"]
@@ -342,7 +343,7 @@ def test_last_delete_file_counts(source: Catalog) -> None:
     assert plan(source) == ["main.t: merge 3 small files"]
 
 
-def test_files_of_other_partitions_are_not_merged(source: Catalog) -> None:
+def test_files_of_other_partitions_are_not_merged(source: AttachedLake) -> None:
     source.run(
         "CREATE TABLE lake.p (id BIGINT, k INT)", "ALTER TABLE lake.p SET PARTITIONED BY (k)", "DROP TABLE lake.t"
     )
@@ -355,7 +356,7 @@ def test_files_of_other_partitions_are_not_merged(source: Catalog) -> None:
     assert source.metadata("SELECT count(*) FROM ducklake_data_file WHERE end_snapshot IS NULL") == [(4,)]
 
 
-def test_rows_and_deletes_in_the_catalog_are_flushed(source: Catalog) -> None:
+def test_rows_and_deletes_in_the_catalog_are_flushed(source: AttachedLake) -> None:
     source.run("DROP TABLE lake.t", "CREATE TABLE lake.held (id BIGINT)", "CREATE TABLE lake.deleted (id BIGINT)")
     source.run("INSERT INTO lake.held VALUES (1), (2), (3)", "DELETE FROM lake.held WHERE id = 1")
     source.run("INSERT INTO lake.deleted FROM range(100)", "DELETE FROM lake.deleted WHERE id = 5")
@@ -369,7 +370,7 @@ def test_rows_and_deletes_in_the_catalog_are_flushed(source: Catalog) -> None:
     assert plan(source) == []
 
 
-def test_tables_are_sorted_by_name_and_dropped_ones_are_left_out(source: Catalog) -> None:
+def test_tables_are_sorted_by_name_and_dropped_ones_are_left_out(source: AttachedLake) -> None:
     source.run("CREATE SCHEMA lake.a", 'CREATE SCHEMA lake."b.c"', "CREATE TABLE lake.gone (id BIGINT)")
     for table in ('"b.c".z', "a.z", "a.b", "main.gone"):
         source.run(f"CREATE TABLE IF NOT EXISTS lake.{table} (id BIGINT)")
@@ -390,7 +391,7 @@ def test_text_of_a_plan_names_only_what_changes() -> None:
         assert str(TableCompaction("t", *effect)) == text
 
 
-def test_rewritten_files_are_those_of_the_plan(source: Catalog) -> None:
+def test_rewritten_files_are_those_of_the_plan(source: AttachedLake) -> None:
     option(source, "rewrite_delete_threshold", "0.5")
     assert rewritten_files(source.reader) == []
     source.run("DELETE FROM lake.t WHERE id < 160")

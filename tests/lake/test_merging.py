@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import pytest
+from lake_parts import catalog_of, session_of
 from local_stores import config_of, store_of
-from plain_sql import run_plain
+from plain_sql import plain_rows, run_plain
 from strength import PROVE
 from tiny_files import make_tiny_files
 
@@ -43,7 +44,7 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
         for name, count in (("little", 2), ("large", 120), ("parts", 3)):
             for number in range(count):
                 values = "i, i FROM range(6) AS r(i)" if name == "parts" else f"{number}, 0"
-                opened._session.writer.execute(f"INSERT INTO dev.{name} SELECT {values}")
+                run_plain(opened, f"INSERT INTO dev.{name} SELECT {values}")
         opened.refresh()
         yield opened
 
@@ -93,7 +94,7 @@ def test_interrupted_merge_keeps_what_it_has_committed(lake: Lake, monkeypatch: 
     lake.refresh()
     assert 60 < files(lake)["large"] < 80
     assert rows(lake) == before
-    assert lake._session.writer.rows("SELECT system.main.current_setting('ducklake_target_file_size')") == [(None,)]
+    assert session_of(lake).writer.rows("SELECT system.main.current_setting('ducklake_target_file_size')") == [(None,)]
     lake.maintenance.compact()
     assert files(lake) == {"little": 1, "large": 1, "parts": 6}
     assert rows(lake) == before
@@ -101,7 +102,7 @@ def test_interrupted_merge_keeps_what_it_has_committed(lake: Lake, monkeypatch: 
 
 def ids(lake: Lake, version: int | None = None) -> list[tuple[Any, ...]]:
     at = "" if version is None else f" AT (VERSION => {version})"
-    return lake._session.writer.rows(f"SELECT rowid, * FROM dev.t{at} ORDER BY ALL")
+    return plain_rows(lake, f"SELECT rowid, * FROM dev.t{at} ORDER BY ALL")
 
 
 @pytest.mark.slow
@@ -123,7 +124,7 @@ def test_updated_rows_keep_their_ids(store: Store) -> None:
         run_plain(lake, "CREATE TABLE plain AS FROM t LIMIT 0", "INSERT INTO plain SELECT i, 'a' FROM range(9) AS r(i)")
         run_plain(lake, "UPDATE plain SET v = 'b' WHERE id < 2", "UPDATE plain SET v = 'c' WHERE id = 3")
         run_plain(lake, "CALL ducklake_merge_adjacent_files('dev', 'plain')")
-        assert lake._session.writer.rows("SELECT max(rowid) FROM dev.plain") == [(11,)], "DuckLake keeps the ids now"
+        assert plain_rows(lake, "SELECT max(rowid) FROM dev.plain") == [(11,)], "DuckLake keeps the ids now"
 
 
 FLUSHED = {
@@ -232,14 +233,14 @@ def test_a_sorted_table_keeps_its_row_ids(kept: Lake) -> None:
     run_plain(kept, "DELETE FROM parts WHERE id = 6")
     version = kept.refresh()
     queries = [f"SELECT rowid, id FROM dev.parts AT (VERSION => {one}) ORDER BY ALL" for one in (version - 2, version)]
-    before = [kept._session.writer.rows(query) for query in queries]
+    before = [plain_rows(kept, query) for query in queries]
     feed = sorted(map(str, kept.table("parts").changes(0, version).collect("pyarrow").rows()))
     planned = ["main.large: merge 2 small files", "main.parts: merge 2 small files"]
     assert [str(one) for one in kept.maintenance.plan_compaction()] == planned
     for _ in range(2):
         kept.maintenance.compact()
         queries.append(queries[-1].replace(f"{version}", f"{kept.snapshot_id}"))
-        assert [kept._session.writer.rows(query) for query in queries] == [*before, *before[1:] * (len(queries) - 2)]
+        assert [plain_rows(kept, query) for query in queries] == [*before, *before[1:] * (len(queries) - 2)]
         assert sorted(map(str, kept.table("parts").changes(0, version).collect("pyarrow").rows())) == feed
     assert [len(kept.table(name).files()) for name in ("large", "parts")] == [1, 2]
 
@@ -253,10 +254,10 @@ def test_a_sorted_table_is_left_if_no_staged_commit_is_possible(
         table = lake.create_table("t", {"id": "INTEGER"}, sorted_by=["id DESC"])
         for start in (1, 3):
             table.append(lake.sql(f"SELECT range::INTEGER AS id FROM range({start}, {start + 2})"))
-        before = lake._session.writer.rows("SELECT rowid, id FROM dev.t ORDER BY ALL")
+        before = plain_rows(lake, "SELECT rowid, id FROM dev.t ORDER BY ALL")
         assert lake.maintenance.plan_compaction() == []
         lake.maintenance.compact()
-        assert lake._session.writer.rows("SELECT rowid, id FROM dev.t ORDER BY ALL") == before
+        assert plain_rows(lake, "SELECT rowid, id FROM dev.t ORDER BY ALL") == before
     assert "main.t keeps 2 small files" in caplog.text
 
 
@@ -268,7 +269,7 @@ def test_files_of_a_partition_in_several_folders_are_left(kept: Lake, caplog: py
     run_plain(kept, "ALTER TABLE parts RENAME a TO b", "INSERT INTO parts VALUES (20, 7)")
     kept.refresh()
     kept.maintenance.compact()
-    assert kept._session.writer.rows("SELECT id FROM dev.parts ORDER BY id") == [(i,) for i in range(15, 21)]
+    assert plain_rows(kept, "SELECT id FROM dev.parts ORDER BY id") == [(i,) for i in range(15, 21)]
     assert len(kept.table("large").files()) == 1
     assert "main.parts keeps 2 small files" in caplog.text
 
@@ -285,7 +286,7 @@ def test_compaction_of_tiny_files_ends_within_its_limits(tmp_path: Path) -> None
     left, deadline = [FILES], DEADLINE
     while left[-1] > 1:
         with store.open() as lake:
-            lake._session.deadline, lake._session.memory_limit = deadline, MEMORY
+            session_of(lake).deadline, session_of(lake).memory_limit = deadline, MEMORY
             done = lake.maintenance.compact()
         assert done.files_before == left[-1], "nothing is lost between two runs"
         assert done.files_after == 1 or not done.complete
@@ -295,7 +296,7 @@ def test_compaction_of_tiny_files_ends_within_its_limits(tmp_path: Path) -> None
     assert len(left) > 2, "the deadline ended a run"
     with store.open() as lake:
         assert len(lake.table("t").files()) == 1
-        assert lake._session.writer.rows(ROWS) == [(FILES, FILES, 0, FILES - 1, "x", 1)]
+        assert plain_rows(lake, ROWS) == [(FILES, FILES, 0, FILES - 1, "x", 1)]
 
 
 ROWS_EACH, LARGE = 30, 8
@@ -305,7 +306,7 @@ ROWS_EACH, LARGE = 30, 8
 def worn(tmp_path: Path) -> Iterator[Lake]:
     """A lake with eight files in `s.large`, with 3 to 24 of 30 rows deleted, and one in `small`, with 15 deleted."""
     with store_of(tmp_path).open() as opened:
-        writer = opened._session.writer
+        writer = session_of(opened).writer
         opened.create_table("s.large", {"id": "INTEGER"})
         opened.create_table("small", {"id": "INTEGER"})
         for number in range(LARGE):
@@ -326,7 +327,7 @@ def ids_of_both(worn: Lake, version: int | None = None) -> list[list[int]]:
 
 def deleted_shares(worn: Lake) -> list[int]:
     """The numbers of deleted rows of the files of the large table that a rewrite would change."""
-    found = [table for table in rewritten_files(worn._session.reader) if table.name == "large"]
+    found = [table for table in rewritten_files(catalog_of(worn)) if table.name == "large"]
     return [round(share * ROWS_EACH) for table in found for share, _ in table.files]
 
 
@@ -351,13 +352,13 @@ def test_parts_have_a_limited_number_of_files(
     assert worn.maintenance.rewrite().complete
     assert [sorted(step) for step in steps] == expected
     assert ids_of_both(worn) == ids_of_both(worn, version) == before
-    assert rewritten_files(worn._session.reader) == []
+    assert rewritten_files(catalog_of(worn)) == []
 
 
 def test_parts_have_a_limited_size(
     worn: Lake, steps: list[list[tuple[str, int]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    largest = max(size for table in rewritten_files(worn._session.reader) for _, size in table.files)
+    largest = max(size for table in rewritten_files(catalog_of(worn)) for _, size in table.files)
     monkeypatch.setattr(rewriting, "BYTES_READ", 2.5 * largest)
     worn.maintenance.rewrite()
     assert [step for step in steps if step and step[0][0] == "large"] == [[("large", 2)]] * 3 + [[("large", 1)]]
@@ -370,7 +371,7 @@ def test_files_with_most_deleted_rows_come_first_and_the_rest_is_continued(
     before = ids_of_both(worn)
     assert deleted_shares(worn) == [24, 21, 18, 15, 12, 9, 6]
     times = iter([0, 0, 1])
-    rewriting.rewrite_files(worn._session, TimeLimit(1, lambda: next(times, 1)), FailedTables(worn._session))
+    rewriting.rewrite_files(session_of(worn), TimeLimit(1, lambda: next(times, 1)), FailedTables(session_of(worn)))
     assert deleted_shares(worn) == [12, 9, 6]
     assert worn.maintenance.rewrite().complete
     assert deleted_shares(worn) == []
@@ -390,7 +391,7 @@ def test_shares_are_not_rounded(
 ) -> None:
     """A share such as 4/11 has no exact decimal number."""
     monkeypatch.setattr(rewriting, "FILES_READ", 0)
-    writer = worn._session.writer
+    writer = session_of(worn).writer
     writer.execute("CREATE TABLE dev.parts (id INTEGER)")
     for rows, deleted in ((11, 4), (11, 10), (13, 2), (13, 6)):
         writer.execute(f"INSERT INTO dev.parts FROM range({rows})")
@@ -399,11 +400,11 @@ def test_shares_are_not_rounded(
         steps.clear()
         worn.maintenance.rewrite()
         assert steps.index([("parts", 1)]) < len(steps) - 1, "the last step would rewrite it, too"
-        assert rewritten_files(worn._session.reader) == []
+        assert rewritten_files(catalog_of(worn)) == []
 
 
 def refusal(worn: Lake, name: str = "t", *, encrypted: bool = False) -> str | None:
-    session = worn._session
+    session = session_of(worn)
     return replacement_obstacle(session, newest(session, name), session.snapshot_id, encrypted=encrypted)
 
 
@@ -413,16 +414,16 @@ def test_tables_whose_ids_cannot_be_kept_are_refused(two_tables: Lake) -> None:
     assert refusal(worn, encrypted=True) == "the files are encrypted"
     run_plain(worn, "CREATE TABLE hides (rowid BIGINT)")
     assert refusal(worn, "hides") == "a column hides the row ids"
-    worn._session.committer = "staged"
+    session_of(worn).committer = "staged"
     assert refusal(worn) is None
-    worn._session.committer = "public"
+    session_of(worn).committer = "public"
     assert refusal(worn) == "the store's committer is public, which cannot register row ids"
 
 
 def versions(worn: Lake) -> list[list[int]]:
     newest = worn.refresh()
     queries = (f"SELECT id FROM dev.t AT (VERSION => {version}) ORDER BY id" for version in range(2, newest + 1))
-    return [[row[0] for row in worn._session.writer.rows(query)] for query in queries]
+    return [[row[0] for row in plain_rows(worn, query)] for query in queries]
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ import duckdb
 import narwhals as nw
 import pyarrow as pa
 import pytest
+from lake_parts import catalog_of
 from local_stores import store_of
 from narwhals.exceptions import NarwhalsError
 from pyspark.errors import PySparkException
@@ -225,7 +226,7 @@ def lakes(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> Iterator[tupl
         on_duckdb.create_table("facts", like=FACTS).append(FACTS)
         on_duckdb.create_table("labels", like=LABELS).append(LABELS)
         # The default is the time zone of the machine; the Spark session of the tests uses a different one.
-        on_duckdb._session.reader.connection.execute("SET TimeZone = 'UTC'")
+        catalog_of(on_duckdb).connection.execute("SET TimeZone = 'UTC'")
         with store.open(spark) as on_spark:
             yield on_duckdb, on_spark
 

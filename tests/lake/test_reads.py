@@ -13,6 +13,7 @@ import narwhals as nw
 import polars as pl
 import pyarrow as pa
 import pytest
+from lake_parts import session_of
 from plain_sql import run_plain
 
 import lakeconf
@@ -101,7 +102,7 @@ def test_explain_counts_read_and_skipped_files(lake: Lake, tmp_path: Path) -> No
     assert (few.files, few.files_skipped, few.delete_files, few.inlined_deletes) == (1, len(sizes) - 1, 0, 1)
     assert few.bytes + few.bytes_skipped == sum(sizes)
     assert few.bytes in sizes
-    assert (few.engine, few.table, few.refusal) == (lake._session.engine.name, "raw.numbers", None)
+    assert (few.engine, few.table, few.refusal) == (session_of(lake).engine.name, "raw.numbers", None)
     assert (few.snapshot_id, str(few).splitlines()[0]) == (
         lake.snapshot_id,
         f"scan of raw.numbers at snapshot {lake.snapshot_id} by {few.engine}",
@@ -146,7 +147,7 @@ def test_changes_match_the_feed_of_ducklake(lake: Lake) -> None:
     third = table.delete("id = 0")
     lake.refresh()
     changes = table.changes(first)
-    assert lake._session.base.has_read({"raw.numbers"}) is True
+    assert session_of(lake).base.has_read({"raw.numbers"}) is True
     assert changes.collect_schema().names() == ["snapshot_id", "rowid", "change_type", "id", "text"]
     assert rows(changes) == feed(lake, first, third)
     assert rows(changes.select("snapshot_id", "change_type", "id", "text")) == [
@@ -168,7 +169,7 @@ def test_filter_at_an_older_snapshot_finds_all_rows_after_a_compaction(lake: Lak
     table.append(NUMBERS)
     before = lake.snapshot_id
     table.delete("id < 96")
-    lake._session.writer.execute("CALL dev.set_option('rewrite_delete_threshold', 0.05)")
+    run_plain(lake, "CALL dev.set_option('rewrite_delete_threshold', 0.05)")
     assert lake.maintenance.compact().files_after == 1
     older, condition = lake.at(version=before), "id < 5"
     at = f"raw.numbers AT (VERSION => {before})"
@@ -180,7 +181,7 @@ def test_filter_at_an_older_snapshot_finds_all_rows_after_a_compaction(lake: Lak
         len(query(store, f"SELECT id FROM {at} WHERE {condition}")[1]),
         len(feed(lake, 0, before)),
     ]
-    if lake._session.engine.name == "duckdb":
+    if session_of(lake).engine.name == "duckdb":
         found.append(older.table("raw.numbers").to_polars().filter(pl.col("id") < 5).height)
     assert set(found[:5] + found[6:]) == {5}
     assert found[5] == 100

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 from commit_hooks import at_staged_commit
+from lake_parts import catalog_of, session_of
 from local_stores import config_of, in_bucket, on_catalog, store_of
 from merge_cases import fetched
-from plain_sql import run_plain
+from plain_sql import plain_rows, run_plain
 
 import lakeconf
 from lakeconf.catalog.data_file import DataFile, DeleteFile, FileGroup
@@ -62,7 +63,7 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
 
 def contents(lake: Lake, version: int | None = None) -> list[str]:
     at = "" if version is None else f" AT (VERSION => {version})"
-    return list(map(str, lake._session.writer.rows(f"SELECT rowid, id, v FROM dev.t{at} ORDER BY ALL")))
+    return list(map(str, plain_rows(lake, f"SELECT rowid, id, v FROM dev.t{at} ORDER BY ALL")))
 
 
 def feed(lake: Lake) -> list[str]:
@@ -71,7 +72,7 @@ def feed(lake: Lake) -> list[str]:
 
 def left(lake: Lake) -> list[int]:
     """The sizes of the files with deleted rows, in rows."""
-    found = rewritten_files(lake._session.reader)
+    found = rewritten_files(catalog_of(lake))
     return [round(20 * share) for table in found for share, _ in table.files]
 
 
@@ -99,7 +100,7 @@ def test_rows_ids_history_feed_and_bounds_stay(
     with store.open() as lake:
         fill(lake, kind, partitioned_by)
         past = {version: contents(lake, version) for version in range(4, lake.snapshot_id + 1)}
-        changes, bounds = feed(lake), lake._session.writer.rows(BOUNDS)
+        changes, bounds = feed(lake), plain_rows(lake, BOUNDS)
         (planned,) = [one.rewritten_files for one in lake.maintenance.plan_compaction()]
         assert planned == len(left(lake)) > 0
         lake.maintenance.rewrite()
@@ -107,7 +108,7 @@ def test_rows_ids_history_feed_and_bounds_stay(
         assert {version: contents(lake, version) for version in past} == past
         assert contents(lake) == past[max(past)]
         assert feed(lake) == changes
-        assert lake._session.writer.rows(BOUNDS) == bounds
+        assert plain_rows(lake, BOUNDS) == bounds
         assert not any(one.rewritten_files for one in lake.maintenance.plan_compaction())
     check_plain(store)
     with store.open() as lake:
@@ -122,26 +123,26 @@ def test_rows_ids_history_feed_and_bounds_stay(
 def test_one_file_stays_if_files_without_bounds_are_large(lake: Lake) -> None:
     """The one with fewest deleted rows: as long as it has some, DuckLake does not compute bounds again."""
     run_plain(lake, "CALL dev.set_option('target_file_size', '600B')")
-    bounds = lake._session.writer.rows(BOUNDS)
+    bounds = plain_rows(lake, BOUNDS)
     assert [one.rewritten_files for one in lake.maintenance.plan_compaction()] == [2]
     lake.maintenance.rewrite()
     assert left(lake) == [3]
-    assert lake._session.writer.rows(BOUNDS) == bounds
+    assert plain_rows(lake, BOUNDS) == bounds
     version = lake.snapshot_id
     assert lake.maintenance.rewrite().complete
     assert (left(lake), lake.snapshot_id) == ([3], version)
     run_plain(lake, "DELETE FROM t WHERE id = 65")
     lake.maintenance.rewrite()
     assert left(lake) == [], "another file has a deleted row, but too few to be rewritten"
-    assert lake._session.writer.rows(BOUNDS) == bounds
+    assert plain_rows(lake, BOUNDS) == bounds
 
 
 def test_rewrite_continues_after_its_deadline(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files without bounds come first, then those with most deleted rows."""
     monkeypatch.setattr(staged_rewriting, "FILES_READ", 1)
-    before, (table,) = contents(lake), rewritten_files(lake._session.reader)
+    before, (table,) = contents(lake), rewritten_files(catalog_of(lake))
     times = iter([0, 0, 0, 1])
-    assert StagedRewriting(lake._session, TimeLimit(1, lambda: next(times))).run(table) is None
+    assert StagedRewriting(session_of(lake), TimeLimit(1, lambda: next(times))).run(table) is None
     assert left(lake) == [5, 3]
     begins = [file.begin_snapshot for file in lake.table("t").files()]
     assert lake.maintenance.rewrite().complete
@@ -205,7 +206,7 @@ def test_tables_that_no_staged_commit_can_carry_are_left(lake: Lake, caplog: pyt
         lake, "CREATE TABLE other (id BIGINT)", "INSERT INTO other FROM range(20)", "DELETE FROM other WHERE id > 5"
     )
     lake.refresh()
-    lake._session.committer = "public"
+    session_of(lake).committer = "public"
     assert [one.rewritten_files for one in lake.maintenance.plan_compaction()] == [1, 0]
     lake.maintenance.rewrite()
     assert left(lake) == [15, 5, 3], "those of the other table are rewritten"
@@ -217,17 +218,17 @@ def test_tables_that_no_staged_commit_can_carry_are_left(lake: Lake, caplog: pyt
 
 
 def test_a_table_that_is_gone_is_skipped(lake: Lake) -> None:
-    (table,) = rewritten_files(lake._session.reader)
+    (table,) = rewritten_files(catalog_of(lake))
     run_plain(lake, "DROP TABLE t")
     lake.refresh()
-    rewriting = StagedRewriting(lake._session, TimeLimit())
+    rewriting = StagedRewriting(session_of(lake), TimeLimit())
     assert (rewriting.planned(table), rewriting.run(table)) == (0, None)
 
 
 def test_deletes_in_the_catalog_wait_for_a_flush(lake: Lake) -> None:
     run_plain(lake, "CALL dev.set_option('data_inlining_row_limit', 10)", "DELETE FROM t WHERE id = 45")
     before = contents(lake)
-    rewrite_files(lake._session, TimeLimit(), FailedTables(lake._session))
+    rewrite_files(session_of(lake), TimeLimit(), FailedTables(session_of(lake)))
     assert (left(lake), contents(lake)) == ([5], before)
     lake.maintenance.compact()
     assert (left(lake), contents(lake)) == ([], before)
@@ -258,7 +259,7 @@ def test_files_in_a_bucket_and_of_a_lake_on_spark_are_replaced_by_duckdb(
 
 def test_damaged_tables_are_left(lake: Lake, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     """Maintenance of the other tables continues."""
-    deletes, writer = "__ducklake_metadata_dev.ducklake_delete_file", lake._session.writer
+    deletes, writer = "__ducklake_metadata_dev.ducklake_delete_file", session_of(lake).writer
     ((file_id,),) = writer.rows(f"SELECT min(data_file_id) FROM {deletes}")
     copied = f"SELECT * REPLACE (delete_file_id + 1000 AS delete_file_id) FROM {deletes} WHERE data_file_id = {file_id}"
     writer.execute(f"INSERT INTO {deletes} {copied}")
@@ -272,7 +273,7 @@ def test_order_of_the_table_is_that_of_the_new_files(lake: Lake) -> None:
     lake.refresh()
     lake.maintenance.rewrite()
     for file in lake.table("t").files():
-        found = [id_ for (id_,) in lake._session.writer.rows(f"SELECT id FROM dev.t WHERE filename = '{file.path}'")]
+        found = [id_ for (id_,) in plain_rows(lake, f"SELECT id FROM dev.t WHERE filename = '{file.path}'")]
         assert found == sorted(found, reverse=True)
 
 
@@ -283,12 +284,13 @@ def sized(number: int, rows: int, deleted: int) -> DataFile:
 
 def test_parts_have_one_file_of_the_target_size_and_a_row() -> None:
     files = [sized(1, 10, 0), sized(2, 5, 5), sized(3, 0, 10), sized(4, 3, 7), sized(5, 0, 10), sized(6, 1, 9)]
-    divided = [[file.data_file_id for file in part] for part in staged_rewriting._divided(files, 60)]
-    assert divided == [[3, 5, 6, 4], [2], [1]]
-    large = [file.data_file_id for part in staged_rewriting._divided([files[0], files[2]], 60) for file in part]
-    assert large == [3, 1], "a file without rows is never alone"
-    assert len(list(staged_rewriting._divided([files[0], files[2]], 60))) == 1
-    assert list(staged_rewriting._divided([sized(3, 0, 10)], 60)) == []
+
+    def divided(files: list[DataFile]) -> list[list[int]]:
+        return [[file.data_file_id for file in part] for part in staged_rewriting._divided(files, 60)]
+
+    assert divided(files) == [[3, 5, 6, 4], [2], [1]]
+    assert divided([files[0], files[2]]) == [[3, 1]], "a file without rows is never alone"
+    assert divided([sized(3, 0, 10)]) == []
 
 
 def test_transactions_have_a_limited_size(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -427,12 +429,12 @@ def test_no_flush_restores_a_deleted_row(
 def test_a_flush_of_one_table_is_refused(small: Lake, kind: str) -> None:
     fill_both(small, HIDDEN)
     before = rows(small, "t")
-    info = newest(small._session, "t")
+    info = newest(session_of(small), "t")
     if kind == "postgres":
         with pytest.raises(RowsChangedError, match="stay in the catalog"):
-            flush_table(small._session, info)
+            flush_table(session_of(small), info)
     else:
-        flush_table(small._session, info)
+        flush_table(session_of(small), info)
     assert rows(small, "t") == before
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from lake_parts import scope_of, session_of
 from local_stores import config_of
 from pyspark.errors import StreamingQueryException
 from strength import in_prove
@@ -93,14 +94,14 @@ def test_failed_query_resumes_from_its_checkpoint(
         sink(batch, batch_id)
         once("after the commit")
 
-    staged = type(lake._session.engine).stage
+    staged = type(session_of(lake).engine).stage
 
     def staging(*arguments: Any) -> Any:
         found = staged(*arguments)
         once("in the append")
         return found
 
-    monkeypatch.setattr(type(lake._session.engine), "stage", staging)
+    monkeypatch.setattr(type(session_of(lake).engine), "stage", staging)
     with pytest.raises(Exception, match="the power went out"):
         drain(spark, tmp_path, failing)
     assert failed == [step]
@@ -156,7 +157,7 @@ def test_batch_outside_a_query_needs_a_query_name(lake: Lake, spark: SparkSessio
     with pytest.raises(LakeconfError, match="does not belong to a streaming query"):
         lake.stream_sink("events")(batch, 0)
     for _ in range(2):
-        StreamSink(Table(lake._scope, "events"), query="mine")(batch, 0)
+        StreamSink(Table(scope_of(lake), "events"), query="mine")(batch, 0)
     assert ids(lake) == [1]
 
 

@@ -13,6 +13,7 @@ import duckdb
 import narwhals as nw
 import pyarrow as pa
 import pytest
+from lake_parts import scope_of
 
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import CommitConflictError, SchemaError, SnapshotNotFoundError, TableNotFoundError
@@ -374,7 +375,7 @@ def test_writes_of_a_transaction_see_its_own_definitions(known: Lake) -> None:
 
 
 def test_failed_read_does_not_harm_the_next(known: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    reader: CatalogReader = known._scope.session.reader
+    reader: CatalogReader = scope_of(known).session.reader
     with pytest.raises(duckdb.Error), reader.transaction() as transaction:
         transaction.cursor.native.execute("SELECT error('it fails')")
     with pytest.raises(KeyboardInterrupt), reader.transaction():

@@ -9,6 +9,7 @@ import hypothesis.strategies as st
 import narwhals as nw
 import pytest
 from hypothesis import given
+from lake_parts import catalog_of, session_of
 from local_stores import store_of
 from promotions import rows
 
@@ -172,7 +173,7 @@ def elsewhere(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Lake]:
     """A lake on a machine in another time zone, by default one behind UTC."""
     with store_of(tmp_path).open() as elsewhere:
         zone = getattr(request, "param", ZONE)
-        elsewhere._session.reader.connection.execute(f"SET GLOBAL TimeZone = '{zone}'")
+        catalog_of(elsewhere).connection.execute(f"SET GLOBAL TimeZone = '{zone}'")
         hours = elsewhere.sql(HOURS)
         elsewhere.create_table("raw.events", hours).append(hours)
         yield elsewhere
@@ -233,6 +234,6 @@ def test_queries_of_users_keep_the_time_zone_of_the_machine(elsewhere: Lake) -> 
     with in_utc(elsewhere):
         assert fetched(elsewhere, query) == ["UTC"]
     assert fetched(elsewhere, query) == [ZONE]
-    assert elsewhere._session.writer.rows(query) == [(ZONE,)]
+    assert session_of(elsewhere).writer.rows(query) == [(ZONE,)]
     with in_utc(elsewhere):
         elsewhere.close()

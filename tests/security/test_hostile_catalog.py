@@ -16,6 +16,7 @@ import click
 import duckdb
 import pyarrow as pa
 import pytest
+from lake_parts import data_path_of, session_of
 from local_stores import config_of, in_bucket, store_of
 from strength import PROVE, in_prove
 
@@ -124,7 +125,7 @@ def test_paths_that_lead_to_another_server_are_not_opened(
         with pytest.raises(CatalogError, match="could lead elsewhere"):
             lake.maintenance.cleanup(older_than=timedelta(days=1))
         write_catalog(tmp_path, "DELETE FROM ducklake_files_scheduled_for_deletion")
-        bucket = lake._session.reader.data_path
+        bucket = data_path_of(lake)
         hostile: list[tuple[str, bool]] = [
             (f"{original}{parameters}", True),
             (f"{bucket}{original}{parameters}", False),
@@ -283,7 +284,7 @@ def test_link_that_replaces_a_folder_during_a_cleanup_is_not_followed(
 def test_registered_files_of_other_buckets_are_read(remote: Store, s3_server: S3Server) -> None:
     other = s3_server.create_bucket()
     with remote.open() as lake:
-        writer = lake._session.writer
+        writer = session_of(lake).writer
         writer.execute(
             "CREATE SECRET elsewhere (TYPE s3, KEY_ID 'a', SECRET 'b', ENDPOINT "
             f"'{s3_server.endpoint}', URL_STYLE 'path', USE_SSL false, SCOPE 's3://{other}/')"

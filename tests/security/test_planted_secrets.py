@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from jvm_calls import execution_of
 
 import lakeconf
 from lakeconf.cli.app import run as run_command
@@ -190,7 +191,7 @@ def live(heap: Heap, store: Store, engine: SparkSession | None) -> None:
 
 def plan(native: Any) -> str:
     if hasattr(native, "_jdf"):
-        return str(native._jdf.queryExecution().toString())
+        return str(execution_of(native).toString())
     return str(native.explain())
 
 

@@ -31,7 +31,7 @@ ABOUT_THE_LAKE = re.compile(
 )
 
 
-class Recorder:
+class AnswerRecorder:
     """A connection that records the answers to statements about the lake."""
 
     def __init__(self, native: Any, answers: Answers) -> None:
@@ -46,8 +46,8 @@ class Recorder:
         self._answers.append((normal(f"{sql} {parameters or ''}"), [normal_row(row) for row in rows]))
         return types.SimpleNamespace(fetchall=lambda: rows)
 
-    def cursor(self) -> Recorder:
-        return Recorder(self._native.cursor(), self._answers)
+    def cursor(self) -> AnswerRecorder:
+        return AnswerRecorder(self._native.cursor(), self._answers)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._native, name)
@@ -105,7 +105,7 @@ def on_ducklake(folder: Path, patch: pytest.MonkeyPatch) -> Answers:
     connect = duckdb.connect
     by_value: Any = types.SimpleNamespace(values=types.SimpleNamespace(choice=lambda styles: styles[0]))
     patch.setattr(
-        duckdb, "connect", lambda config=None: connect(config=config) if config else Recorder(connect(), answers)
+        duckdb, "connect", lambda config=None: connect(config=config) if config else AnswerRecorder(connect(), answers)
     )
     patch.setattr(
         lakeconf.lake.opening, "DuckDBEngine", lambda reader, writer: SimulatedEngine(reader, writer, by_value)
@@ -121,7 +121,7 @@ def on_model(patch: pytest.MonkeyPatch) -> Answers:
     real = duckdb.connect  # the connections that only parse
 
     def connect(_: World, config: Any = None) -> Any:
-        return real(config=config) if config else Recorder(_connected(world), answers)
+        return real(config=config) if config else AnswerRecorder(_connected(world), answers)
 
     patch.setattr(World, "connect", connect)
     patch.setattr(world.values, "choice", lambda styles: styles[0])

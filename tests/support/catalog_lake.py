@@ -33,7 +33,7 @@ def column(type_: str, name: str = "a", field_id: int = 1, *, former: str = "", 
     return Column(field_id, name, type_, nullable=True, initial_default=None, former_types=before, later_types=after)
 
 
-class Lake:
+class AttachedLake:
     """A lake attached as `lake` to its own DuckDB instance."""
 
     def __init__(self, kind: str, connection: Connection, folder: Path) -> None:
@@ -66,7 +66,7 @@ class Lake:
 @contextlib.contextmanager
 def lake(
     kind: str, folder: Path, *, server: PostgresServer | None = None, database: str | None = None, options: str = ""
-) -> Iterator[Lake]:
+) -> Iterator[AttachedLake]:
     """Attaches a new or existing lake; `kind` is the type of its metadata backend."""
     folder.mkdir(parents=True, exist_ok=True)
     with connect() as connection:
@@ -84,10 +84,10 @@ def lake(
                 f"dbname={database or server.create_database()}"
             )
         connection.execute(f"ATTACH {literal('ducklake:' + catalog)} AS lake (DATA_PATH '{folder}/data'{options})")
-        yield Lake(kind, connection, folder)
+        yield AttachedLake(kind, connection, folder)
 
 
-def planned_rows(source: Lake, plan: ScanPlan) -> list[str]:
+def planned_rows(source: AttachedLake, plan: ScanPlan) -> list[str]:
     """The rows that the plan describes, each as text, sorted; only for tables without nested columns."""
     for_files = [_file_sql(source.connection, plan, file) for file in plan.files]
     names = ", ".join(identifier(column.name) for column in plan.columns)
@@ -100,7 +100,7 @@ def planned_rows(source: Lake, plan: ScanPlan) -> list[str]:
         return _as_text(cursor, f"SELECT * FROM planned WHERE {matching}")
 
 
-def duckdb_rows(source: Lake, plan: ScanPlan, where: str = "true") -> list[str]:
+def duckdb_rows(source: AttachedLake, plan: ScanPlan, where: str = "true") -> list[str]:
     """The rows of the same columns that DuckDB returns; it filters the whole table, without statistics."""
     names = ", ".join(identifier(column.name) for column in plan.columns)
     table = f"lake.{identifier(plan.table.schema_name)}.{identifier(plan.table.name)}"

@@ -6,6 +6,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+from jvm_calls import execution_of
 from writing_process import say
 
 import lakeconf
@@ -45,7 +46,7 @@ def delete(_: SparkSession, lake: Lake, __: str) -> None:
 def scan(_: SparkSession, lake: Lake, __: str) -> object:
     """Returns the rows and the plan of a scan."""
     found: Any = lake.table(TABLE).scan().to_native()
-    plan = found._jdf.queryExecution().toString()
+    plan = execution_of(found).toString()
     return {"rows": sorted([one.id, one.part, one.value] for one in found.collect()), "plan": plan}
 
 

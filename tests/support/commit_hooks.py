@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from lake_parts import session_of
+
 from lakeconf.connection.connection import Connection
 
 if TYPE_CHECKING:
@@ -48,7 +50,7 @@ def _at(patch: pytest.MonkeyPatch, method: str, text: str, before: Any, after: A
 def during(lake: Lake, monkeypatch: pytest.MonkeyPatch, statement: str, look: Any = None) -> list[Any]:
     """Collects the results of `look` before each statement of the writer that contains a text; by default, these."""
     seen: list[Any] = []
-    connection = type(lake._session.writer)
+    connection = type(session_of(lake).writer)
     for name in ("execute", "rows"):
         original = getattr(connection, name)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from plain_sql import plain_rows
 
 if TYPE_CHECKING:
     from lakeconf import Lake
@@ -30,12 +31,12 @@ def frame(count: int, days: int = 3) -> pa.Table:
 def ids(lake: Lake, table: str = "t", version: int | None = None) -> list[int]:
     """Not a read of the lake, which would make later deletes depend on it."""
     at = "" if version is None else f" AT (VERSION => {version})"
-    return sorted(id_ for (id_,) in lake._session.writer.rows(f"SELECT id FROM dev.{table}{at}"))
+    return sorted(id_ for (id_,) in plain_rows(lake, f"SELECT id FROM dev.{table}{at}"))
 
 
 def damage(lake: Lake, where: str, table: str = "t") -> None:
     """Overwrites the data pages of the files with matching rows; the footers remain."""
-    for (path,) in lake._session.writer.rows(f"SELECT DISTINCT filename FROM dev.{table} WHERE {where}"):
+    for (path,) in plain_rows(lake, f"SELECT DISTINCT filename FROM dev.{table} WHERE {where}"):
         content = Path(path).read_bytes()
         footer = int.from_bytes(content[-8:-4], "little") + 8
         Path(path).write_bytes(content[:4] + b"\xab" * (len(content) - 4 - footer) + content[-footer:])

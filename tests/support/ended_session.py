@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jvm_calls import jvm_of
 from local_stores import store_of
 from pyspark.sql import SparkSession
 from spark_classes import spark_settings
@@ -61,7 +62,7 @@ def main(when: str, folder: Path) -> None:
     ensure_java()
     settings: dict[str, Any] = spark_settings() | {"spark.sql.warehouse.dir": f"{folder}/warehouse"}
     spark = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
-    virtual_machine: Any = spark._jvm
+    virtual_machine: Any = jvm_of(spark)
     jvm = int(virtual_machine.java.lang.ProcessHandle.current().pid())
 
     def kill(batches: Iterator[Any]) -> Iterator[Any]:

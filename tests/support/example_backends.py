@@ -41,6 +41,11 @@ def write_metadata(folder: Path, package: str) -> None:
     (info / "entry_points.txt").write_text("\n".join(lines))
 
 
+def forget_packages() -> None:
+    """Lets the next use of a type look for the installed packages again."""
+    registry._entry_points.cache_clear()
+
+
 @pytest.fixture
 def example_backends(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Makes the package available to this process and its subprocesses, for one test."""
@@ -49,6 +54,6 @@ def example_backends(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyte
     monkeypatch.syspath_prepend(str(site))
     monkeypatch.syspath_prepend(str(FOLDER))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(FOLDER), str(site)]))
-    registry._entry_points.cache_clear()
+    forget_packages()
     yield
-    registry._entry_points.cache_clear()
+    forget_packages()

@@ -1,4 +1,4 @@
-"""Counts the calls from Python into Spark's JVM."""
+"""The JVM of Spark as tests see it: its classes, the plans of frames, and the number of calls into it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def jvm_of(spark: SparkSession) -> Any:
+    """The Java classes, by their full names."""
+    return spark._jvm
+
+
+def execution_of(frame: DataFrame) -> Any:
+    """The plans of a frame: analyzed, optimized and physical."""
+    return frame._jdf.queryExecution()
 
 
 @dataclass

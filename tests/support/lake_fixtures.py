@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from catalog_lake import Lake
+from catalog_lake import AttachedLake
 from catalog_lake import lake as attached_lake
 
 import lakeconf
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(params=["duckdb", "sqlite", "postgres"])
-def source(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lake]:
+def source(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AttachedLake]:
     """An empty lake with DuckLake's default settings, on each kind of catalog, created by DuckDB without lakeconf."""
     server = request.getfixturevalue("postgres_server") if request.param == "postgres" else None
     with attached_lake(request.param, tmp_path, server=server) as attached:
@@ -51,36 +51,30 @@ def events_folder(project: Path) -> Path:
 
 
 @pytest.fixture
-def usual(tmp_path: Path) -> Iterator[Lake]:
+def inlining_lake(tmp_path: Path) -> Iterator[AttachedLake]:
     """An empty lake in a DuckDB file, with DuckLake's default settings."""
     with attached_lake("duckdb", tmp_path) as attached:
         yield attached
 
 
 @pytest.fixture
-def local(tmp_path: Path) -> Iterator[Lake]:
+def file_lake(tmp_path: Path) -> Iterator[AttachedLake]:
     """An empty lake in a DuckDB file that writes small inserts and deletes to files as well."""
     with attached_lake("duckdb", tmp_path, options=", DATA_INLINING_ROW_LIMIT 0") as attached:
         yield attached
 
 
 @pytest.fixture
-def three(local: Lake) -> Lake:
+def three_files(file_lake: AttachedLake) -> AttachedLake:
     """The same lake with a table `t`; the snapshots 2, 3 and 4 add the files 0, 1 and 2 with ten rows each."""
-    local.run("CREATE TABLE lake.t (a INTEGER)")
+    file_lake.run("CREATE TABLE lake.t (a INTEGER)")
     for start in (0, 10, 20):
-        local.run(f"INSERT INTO lake.t SELECT * FROM range({start}, {start + 10})")
-    return local
+        file_lake.run(f"INSERT INTO lake.t SELECT * FROM range({start}, {start + 10})")
+    return file_lake
 
 
 @pytest.fixture
-def files(local: Lake) -> Lake:
-    """The same lake, for tests of what Spark reads from files."""
-    return local
-
-
-@pytest.fixture
-def vectors(tmp_path: Path) -> Iterator[Lake]:
+def vectors(tmp_path: Path) -> Iterator[AttachedLake]:
     """An empty lake that writes deletion vectors."""
     with attached_lake(
         "duckdb", tmp_path, options=", WRITE_DELETION_VECTORS true, DATA_INLINING_ROW_LIMIT 0"
@@ -89,7 +83,7 @@ def vectors(tmp_path: Path) -> Iterator[Lake]:
 
 
 @pytest.fixture
-def encrypted(tmp_path: Path) -> Iterator[Lake]:
+def encrypted(tmp_path: Path) -> Iterator[AttachedLake]:
     """An empty lake with encrypted files."""
     with attached_lake("duckdb", tmp_path, options=", ENCRYPTED true, DATA_INLINING_ROW_LIMIT 0") as attached:
         load_extension(attached.connection, "httpfs")  # DuckDB writes encrypted files with the OpenSSL of httpfs

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import duckdb
 import narwhals as nw
+from lake_parts import session_of
 
 from lakeconf.errors import LakeconfError
 from lakeconf.write.operations.merge.clauses import Delete, Insert, Update
@@ -167,7 +168,7 @@ def frame_of(case: Case) -> pa.Table:
     return found.replace_schema_metadata(None)
 
 
-class Outcome(NamedTuple):
+class WriteOutcome(NamedTuple):
     """The result of a merge: rows by row id, except for new ones, and the feed; or the error."""
 
     kept: dict[int, str]
@@ -176,12 +177,12 @@ class Outcome(NamedTuple):
     error: str | None
 
 
-def merged(lake: Lake, name: str, case: Case) -> tuple[Outcome, str | None]:
+def merged(lake: Lake, name: str, case: Case) -> tuple[WriteOutcome, str | None]:
     """Merges; returns the outcome and the recorded decision."""
     return outcome_of(lake, name, lambda table: table.merge(frame_of(case), **case.arguments))
 
 
-def outcome_of(lake: Lake, name: str, write: Callable[[Table], object]) -> tuple[Outcome, str | None]:
+def outcome_of(lake: Lake, name: str, write: Callable[[Table], object]) -> tuple[WriteOutcome, str | None]:
     """Writes to a table; returns the outcome and the recorded decision."""
     ((newest,),) = fetched(lake, f"SELECT coalesce(max(rowid), -1) FROM {name}")
     before, error = lake.snapshot_id, None
@@ -202,7 +203,7 @@ def outcome_of(lake: Lake, name: str, write: Callable[[Table], object]) -> tuple
         decision = commit_info(lake).get("written_by", {}).get(f"main.{name}")
     kept = {row_id: row for row_id, row in found.items() if row_id <= newest}
     new = sorted(row for row_id, row in found.items() if row_id > newest)
-    return Outcome(kept, new, sorted(feed), error), decision
+    return WriteOutcome(kept, new, sorted(feed), error), decision
 
 
 def commit_info(lake: Lake, version: int | None = None) -> dict[str, Any]:
@@ -233,9 +234,9 @@ def shown(row: list[object]) -> str:
 
 def fetched(lake: Lake, query: str) -> list[tuple[Any, ...]]:
     """The rows of a query, as DuckDB without lakeconf returns them; the lake is the default database."""
-    connection = lake._session.writer.cursor()
+    connection = session_of(lake).writer.cursor()
     try:
-        connection.execute(f"USE {lake._session.alias}")
+        connection.execute(f"USE {session_of(lake).alias}")
         return connection.rows(query)
     finally:
         connection.close()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import writing_process
+from jvm_calls import jvm_of
 from writing_process import TABLE, frame, ids_of, kill, say
 
 import lakeconf
@@ -76,7 +77,7 @@ def main() -> None:
     config, number = task["config"], task["number"]
     rule.MOST_FRAME_BYTES = -1
     spark = lakeconf.spark_session(settings=task["spark"])
-    java = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()  # type: ignore[union-attr]
+    java = jvm_of(spark).java.lang.ProcessHandle.current().pid()
     with lakeconf.init(config).get_store("dev").open(spark) as lake:
         say("ready")
         kill_at(task["point"], Path(config["stores"]["dev"]["storage_backend"]["path"]), java)

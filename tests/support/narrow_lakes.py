@@ -12,7 +12,7 @@ from lakeconf.catalog.tables import load_table
 from lakeconf.errors import LakeconfError
 
 if TYPE_CHECKING:
-    from catalog_lake import Lake
+    from catalog_lake import AttachedLake
 
     from lakeconf.catalog.tables import Column
 
@@ -48,7 +48,7 @@ OPERATIONS = st.one_of(
 )
 
 
-def columns_of(source: Lake) -> tuple[Column, ...]:
+def columns_of(source: AttachedLake) -> tuple[Column, ...]:
     return load_table(source.reader, "t", source.newest).columns
 
 
@@ -68,7 +68,7 @@ def values(columns: tuple[Column, ...], count: int, seed: int) -> str:
     return "VALUES " + ", ".join(f"({line})" for line in lines)
 
 
-def statement(source: Lake, operation: tuple[str, Any, int]) -> str:
+def statement(source: AttachedLake, operation: tuple[str, Any, int]) -> str:
     """The SQL of an operation, for the current columns of the table."""
     kind, what, seed = operation
     columns = columns_of(source)
@@ -98,7 +98,7 @@ def statement(source: Lake, operation: tuple[str, Any, int]) -> str:
     }[kind]()
 
 
-def build(source: Lake, columns: dict[str, str], operations: list[tuple[str, Any, int]]) -> None:
+def build(source: AttachedLake, columns: dict[str, str], operations: list[tuple[str, Any, int]]) -> None:
     """Creates the table and runs the operations, skipping those that DuckDB rejects."""
     fields = ", ".join(f"{name} {literal_type(type_name)}" for name, type_name in columns.items())
     source.run(f"CREATE TABLE lake.t ({fields})")

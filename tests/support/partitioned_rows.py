@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from faulty_lake import local_files
+from plain_sql import plain_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +28,7 @@ FIRST, SECOND = frame(*range(12)), frame(*range(100, 112))
 
 
 def ids_of(lake: Lake, table: str = "t") -> list[int]:
-    return sorted(id_ for (id_,) in lake._session.writer.rows(f"SELECT id FROM dev.{table}"))
+    return sorted(id_ for (id_,) in plain_rows(lake, f"SELECT id FROM dev.{table}"))
 
 
 def parquet_files(tmp_path: Path) -> list[str]:

@@ -21,7 +21,7 @@ from lakeconf.sql import identifier
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from catalog_lake import Lake
+    from catalog_lake import AttachedLake
 
     from lakeconf.catalog.tables import Column
 
@@ -103,7 +103,7 @@ def examples(number: int, *, prove: int) -> settings:
 @contextlib.contextmanager
 def built(
     kind: str, columns: dict[str, str], operations: Sequence[tuple[object, ...]], *, inline: bool, **server: Any
-) -> Iterator[tuple[Lake, str]]:
+) -> Iterator[tuple[AttachedLake, str]]:
     """A random lake in a folder of its own, and the script that made it; `server` is that of a PostgreSQL catalog."""
     options = "" if inline else ", DATA_INLINING_ROW_LIMIT 0"
     with tempfile.TemporaryDirectory() as name:
@@ -114,7 +114,7 @@ def built(
             yield source, ";\n".join(script)
 
 
-def build(source: Lake, columns: dict[str, str], operations: Sequence[tuple[object, ...]]) -> list[str]:
+def build(source: AttachedLake, columns: dict[str, str], operations: Sequence[tuple[object, ...]]) -> list[str]:
     """Creates the table `t` and runs the operations that DuckDB allows; returns the statements that it ran."""
     load_extension(source.connection, "httpfs")
     fields = ", ".join(f"{identifier(name)} {type_name}" for name, type_name in columns.items())
@@ -134,7 +134,7 @@ def build(source: Lake, columns: dict[str, str], operations: Sequence[tuple[obje
     return script
 
 
-def _statements(source: Lake, operation: tuple[object, ...]) -> list[str]:
+def _statements(source: AttachedLake, operation: tuple[object, ...]) -> list[str]:
     """The SQL of an operation, for the current columns of the table."""
     columns = load_table(source.reader, "t", source.newest).columns
     kind, *rest = operation
@@ -213,7 +213,7 @@ def _merge(columns: Sequence[Column], count: int, seed: int) -> list[str]:
 _ON_ROWS = {"insert": _insert, "delete": _delete, "update": _update, "merge": _merge}
 
 
-def _register(source: Lake, columns: Sequence[Column], seed: int) -> list[str]:
+def _register(source: AttachedLake, columns: Sequence[Column], seed: int) -> list[str]:
     path = source.folder / f"registered-{source.newest}.parquet"
     order = sorted(columns, key=lambda column: (column.name if seed % 2 else "", column.field_id))
     names = ", ".join(f"{identifier(c.name)} AS {identifier(c.name.upper() if seed % 3 else c.name)}" for c in order)

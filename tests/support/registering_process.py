@@ -12,6 +12,9 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lake_parts import catalog_of, scope_of
+from plain_sql import run_plain
+
 import lakeconf
 from lakeconf.catalog.tables import load_table
 from lakeconf.commit.actions import AddFiles
@@ -35,9 +38,9 @@ def run(config: Path) -> subprocess.CompletedProcess[str]:
 def register(lake: Lake, name: str, folder: Path) -> None:
     """Commits a file to a table, as after a job of Spark has written it."""
     path = folder / f"{name}.parquet"
-    lake._session.writer.execute(f"COPY (SELECT 1 AS x) TO '{path}'")
-    with lake._scope.joined() as transaction:
-        info = load_table(lake._session.reader, name, transaction.snapshot_id)
+    run_plain(lake, f"COPY (SELECT 1 AS x) TO '{path}'")
+    with scope_of(lake).joined() as transaction:
+        info = load_table(catalog_of(lake), name, transaction.snapshot_id)
         staged = Staged(f"FROM '{path}'", files=(str(path),), row_count=1)
         transaction.contents.extend([AddFiles(table=info.full_name, info=info, staged=staged)])
 

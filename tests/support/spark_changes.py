@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import pyarrow as pa
-    from catalog_lake import Lake
+    from catalog_lake import AttachedLake
     from pyspark.sql import DataFrame, SparkSession
 
     from lakeconf.catalog.changes_plan import ChangesPlan
@@ -25,26 +25,26 @@ KEY = ("snapshot_id", "rowid", "change_type")
 Key = tuple[int, int, str]
 
 
-def changes(spark: SparkSession, lake: Lake, since: int, until: int) -> DataFrame:
+def changes(spark: SparkSession, lake: AttachedLake, since: int, until: int) -> DataFrame:
     """The changes of the table `t` as Spark reads them."""
     return planned_changes(spark, lake, *plan_changes_with_inlined_rows(lake.reader, "t", since, until))
 
 
-def planned_changes(spark: SparkSession, lake: Lake, plan: ChangesPlan, inlined: pa.Table) -> DataFrame:
+def planned_changes(spark: SparkSession, lake: AttachedLake, plan: ChangesPlan, inlined: pa.Table) -> DataFrame:
     """The changes of a plan, through a classic session or one of Spark Connect."""
     if hasattr(spark, "sparkContext"):
         return read_changes(spark, access_to(lake), plan, inlined)
     return read_over_connect(spark, access_to(lake), plan, inlined)
 
 
-def assert_changes_alike(spark: SparkSession, lake: Lake, ranges: Iterable[tuple[int, int]]) -> None:
+def assert_changes_alike(spark: SparkSession, lake: AttachedLake, ranges: Iterable[tuple[int, int]]) -> None:
     """Compares the changes of the table `t` in some ranges of snapshots."""
     for since, until in ranges:
         differ = wrong_changes(spark, lake, since, until)
         assert not differ, f"changes from {since} to {until}: {differ}"
 
 
-def wrong_changes(spark: SparkSession, lake: Lake, since: int, until: int) -> dict[str, Any]:
+def wrong_changes(spark: SparkSession, lake: AttachedLake, since: int, until: int) -> dict[str, Any]:
     """Changes that only Spark or only DuckDB returns; if DuckDB cannot compute them, uses the table states instead."""
     plan, inlined = plan_changes_with_inlined_rows(lake.reader, "t", since, until)
     frame = planned_changes(spark, lake, plan, inlined)
@@ -58,7 +58,7 @@ def wrong_changes(spark: SparkSession, lake: Lake, since: int, until: int) -> di
     return compared(lake, plan.inserted.columns, frame, f"({query})", {name: name for name in KEY})
 
 
-def keys_by_state(lake: Lake, plan: ChangesPlan) -> Counter[Key]:
+def keys_by_state(lake: AttachedLake, plan: ChangesPlan) -> Counter[Key]:
     """The changes between consecutive snapshots of the range, computed from the rows at each snapshot."""
     changed: Counter[Key] = Counter()
     before = _state(lake, plan.since - 1)
@@ -74,7 +74,7 @@ def keys_by_state(lake: Lake, plan: ChangesPlan) -> Counter[Key]:
     return changed
 
 
-def _state(lake: Lake, version: int) -> Counter[tuple[int, int]]:
+def _state(lake: AttachedLake, version: int) -> Counter[tuple[int, int]]:
     try:
         return Counter(lake.rows(f"SELECT rowid, snapshot_id FROM lake.t AT (VERSION => {version})"))
     except QueryError as error:

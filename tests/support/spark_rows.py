@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
-    from catalog_lake import Lake
+    from catalog_lake import AttachedLake
     from pyspark.sql import DataFrame, SparkSession
 
     from lakeconf.catalog.pruning.scan_plan import ScanPlan
@@ -39,7 +39,7 @@ VIRTUAL = {
 
 def scan(
     spark: SparkSession,
-    lake: Lake,
+    lake: AttachedLake,
     table: str,
     version: int | None = None,
     columns: Sequence[str] | None = None,
@@ -52,7 +52,7 @@ def scan(
 
 
 def planned_frame(
-    spark: SparkSession, lake: Lake, plan: ScanPlan, inlined: pa.Table, *, row_ids: bool = False
+    spark: SparkSession, lake: AttachedLake, plan: ScanPlan, inlined: pa.Table, *, row_ids: bool = False
 ) -> DataFrame:
     """The rows of a plan, through a classic session or one of Spark Connect."""
     if hasattr(spark, "sparkContext"):
@@ -60,13 +60,13 @@ def planned_frame(
     return read_over_connect(spark, access_to(lake), plan, inlined)
 
 
-def access_to(lake: Lake) -> Access:
+def access_to(lake: AttachedLake) -> Access:
     """How executors reach the files of a lake in a local folder."""
     return Access.of(store_of(lake.folder))
 
 
 def assert_alike(
-    spark: SparkSession, lake: Lake, table: str, *, row_ids: bool = True, newest: int | None = None
+    spark: SparkSession, lake: AttachedLake, table: str, *, row_ids: bool = True, newest: int | None = None
 ) -> None:
     """Compares the rows of a table, and their ids, at every snapshot; `newest` limits their number without `prove`."""
     compared_versions = 0
@@ -81,19 +81,19 @@ def assert_alike(
     assert compared_versions
 
 
-def exists(lake: Lake, table: str, version: int) -> bool:
+def exists(lake: AttachedLake, table: str, version: int) -> bool:
     return _planned(lake, table, version) is not None
 
 
 def differences(
-    spark: SparkSession, lake: Lake, table: str, version: int, *, row_ids: bool = True
+    spark: SparkSession, lake: AttachedLake, table: str, version: int, *, row_ids: bool = True
 ) -> dict[str, list[tuple[str | None, ...]]]:
     """Rows that only Spark or only DuckDB returns, as text; empty if they agree. Both read the whole table."""
     planned = plan_with_inlined_rows(lake.reader, table, version)
     return _differences(spark, lake, planned, version, row_ids=row_ids)
 
 
-def _planned(lake: Lake, table: str, version: int) -> tuple[ScanPlan, pa.Table] | None:
+def _planned(lake: AttachedLake, table: str, version: int) -> tuple[ScanPlan, pa.Table] | None:
     """The plan of a table and its inlined rows; None if it did not exist at this snapshot."""
     try:
         return plan_with_inlined_rows(lake.reader, table, version)
@@ -102,7 +102,7 @@ def _planned(lake: Lake, table: str, version: int) -> tuple[ScanPlan, pa.Table] 
 
 
 def _differences(
-    spark: SparkSession, lake: Lake, planned: tuple[ScanPlan, pa.Table], version: int, *, row_ids: bool
+    spark: SparkSession, lake: AttachedLake, planned: tuple[ScanPlan, pa.Table], version: int, *, row_ids: bool
 ) -> dict[str, list[tuple[str | None, ...]]]:
     plan, inlined = planned
     row_ids = row_ids and hasattr(spark, "sparkContext")  # scans over Spark Connect have none
@@ -112,7 +112,7 @@ def _differences(
 
 
 def compared(
-    lake: Lake,
+    lake: AttachedLake,
     columns: Sequence[Column],
     frame: DataFrame,
     source: str,

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lake_parts import scope_of
+
 from lakeconf.catalog.data_file import folder_keys, groups_of
 from lakeconf.catalog.pruning.scan_plan import plan_scan
 from lakeconf.commit.actions import AddFiles
@@ -65,7 +67,7 @@ def staged_outcome(
 
     `header` has the message and the author of the commit.
     """
-    transaction = lake._scope.begin(*(header or ()))
+    transaction = scope_of(lake).begin(*(header or ()))
     context = WriteContext(transaction.session, transaction, table)
     info = context.target().info
     depends_on = context.dependency(info)
@@ -168,7 +170,7 @@ def _field_ids(columns: Iterable[Column]) -> str:
 def with_key(lake: Lake, transaction: Transaction, key: str) -> Transaction:
     """A transaction whose changes to the table `t` have an idempotency key, as `Table.merge` adds it."""
     actions = transaction.contents.actions
-    actions[:] = [replace(action, key=commit_key(lake._scope, "t", key)) for action in actions]
+    actions[:] = [replace(action, key=commit_key(scope_of(lake), "t", key)) for action in actions]
     return transaction
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lake_parts import catalog_of
 from merge_cases import KEYS, OTHERS, fetched
 
 from lakeconf.catalog.column_types import duckdb_name
@@ -48,7 +49,7 @@ def filtered(connection: duckdb.DuckDBPyConnection, name: str, columns: Mapping[
 
 def check_partitions(lake: Lake, name: str) -> int:
     """Compares the values of the current partitioning with the rows; returns the number of files with values."""
-    info = load_table(lake._session.reader, name, lake.snapshot_id)
+    info = load_table(catalog_of(lake), name, lake.snapshot_id)
     if not info.partition_fields:
         return 0
     query = _PARTITIONS.format(table_id=info.table_id, partition_id=info.partition_id)

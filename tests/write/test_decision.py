@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import narwhals as nw
 import pyarrow as pa
 import pytest
+from lake_parts import data_path_of, scope_of, session_of
 from local_stores import on_postgres, store_of
 from merge_cases import commit_info, committer, fetched
 from plain_sql import run_plain
@@ -37,7 +38,7 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
 
 def refusal_of(lake: Lake, table: str = "t") -> str | None:
     lake.refresh()
-    return table_obstacle(lake._session, current_table(lake._scope, table).info, lake.snapshot_id)
+    return table_obstacle(session_of(lake), current_table(scope_of(lake), table).info, lake.snapshot_id)
 
 
 # The columns and keys of a table, and the reason.
@@ -71,7 +72,7 @@ DONE = {
 def test_definition_of_a_table(lake: Lake, name: str) -> None:
     columns, keys, reason = TABLES[name]
     partitioned = [f"ALTER TABLE t SET PARTITIONED BY ({keys})"] if keys else []
-    done = [statement.replace("§", lake._session.reader.data_path) for statement in DONE.get(name, ())]
+    done = [statement.replace("§", data_path_of(lake)) for statement in DONE.get(name, ())]
     run_plain(lake, f"CREATE TABLE t ({columns})", *partitioned, *done)
     assert refusal_of(lake) == reason
 
@@ -179,13 +180,13 @@ def test_outcome_that_is_impossible_is_an_error_if_it_is_demanded(
                 lake.transaction() as transaction,
             ):
                 write(transaction.table("t"), engine="spark")
-            lake._session.committer = "public"
+            session_of(lake).committer = "public"
             with pytest.raises(UnsupportedError, match="the store's committer is public"):
                 write(table, engine="spark")
         if kind != "delete":  # of any table
             run_plain(lake, "ALTER TABLE t SET PARTITIONED BY (bucket(2, id))")
             before = lake.refresh()
-            lake._session.committer = "auto"
+            session_of(lake).committer = "auto"
             with pytest.raises(UnsupportedError, match="Spark cannot carry out the write to "):
                 write(table, engine="spark")
         assert lake.refresh() == before

@@ -10,6 +10,7 @@ import narwhals as nw
 import pyarrow as pa
 import pytest
 from lake_fixtures import lake_with
+from lake_parts import session_of
 from plain_sql import run_plain
 
 from lakeconf.errors import (
@@ -258,7 +259,7 @@ def test_change_of_a_table_that_was_read_is_a_conflict(lake: Lake, store: Store)
 def test_tables_behind_views_macros_and_common_names_are_read(lake: Lake, store: Store, statement: str) -> None:
     lake.create_table("other", STOCK).append(STOCK)
     lake.create_view("few", "SELECT * FROM dev.main.other")
-    lake._session.writer.execute("CREATE MACRO dev.main.counted() AS (SELECT count(*) FROM dev.main.other)")
+    run_plain(lake, "CREATE MACRO dev.main.counted() AS (SELECT count(*) FROM dev.main.other)")
     lake.refresh()
     with pytest.raises(CommitConflictError, match=r"main\.other"), lake.transaction() as tx:  # noqa: PT012 - the commit raises it
         with store.open() as second:
@@ -276,8 +277,8 @@ def test_statement_sees_rows_that_other_writers_added(lake: Lake, store: Store) 
 
 @on_duckdb
 def test_unsafe_view_or_macro_of_the_lake_is_refused(lake: Lake) -> None:
-    lake._session.writer.execute("CREATE MACRO dev.main.spy(a) AS current_setting('TimeZone')")
-    lake._session.writer.execute("CREATE VIEW dev.main.secrets AS SELECT content AS n FROM read_text('x')")
+    run_plain(lake, "CREATE MACRO dev.main.spy(a) AS current_setting('TimeZone')")
+    run_plain(lake, "CREATE VIEW dev.main.secrets AS SELECT content AS n FROM read_text('x')")
     for statement in (
         "UPDATE stock SET name = spy(name)",
         "UPDATE stock SET name = n FROM secrets",
@@ -292,7 +293,7 @@ def test_unsafe_view_or_macro_of_the_lake_is_refused(lake: Lake) -> None:
 @pytest.mark.slow("on_spark")
 def test_frame_with_the_name_of_a_table_behind_a_view_is_refused(lake: Lake) -> None:
     lake.create_table("other", STOCK)
-    lake._session.writer.execute("CREATE VIEW dev.main.small AS SELECT id FROM stock WHERE amount < 25")
+    run_plain(lake, "CREATE VIEW dev.main.small AS SELECT id FROM stock WHERE amount < 25")
     with pytest.raises(QueryError, match="reads the table stock, not the frame"):
         lake.execute(
             "DELETE FROM dev.main.other WHERE id IN (SELECT id FROM small JOIN stock USING (id))", stock=DELIVERY
@@ -304,7 +305,7 @@ def test_staged_frames_are_removed(lake: Lake) -> None:
     lake.execute("DELETE FROM stock USING d WHERE stock.id = d.id", d=DELIVERY)
     with pytest.raises(QueryError):
         lake.execute("DELETE FROM stock USING d WHERE stock.nothing = d.id", d=DELIVERY)
-    writer = lake._session.writer
+    writer = session_of(lake).writer
     assert (
         writer.rows("SELECT 1 FROM duckdb_tables() WHERE table_name LIKE 'lakeconf%' AND database_name = 'memory'")
         == []

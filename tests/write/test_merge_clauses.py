@@ -9,6 +9,7 @@ import narwhals as nw
 import pyarrow as pa
 import pytest
 from merge_cases import commit_info
+from plain_sql import plain_rows
 
 from lakeconf.catalog.column_types import duckdb_name
 from lakeconf.catalog.pruning.predicates import to_duckdb_sql
@@ -171,7 +172,7 @@ def test_size_of_the_frame_and_of_the_files_that_can_match_decides(lake: Lake, m
     assert decision(lake).startswith("duckdb: the frame has ")
     assert "; the files that can match (1) have " in decision(lake)
     assert names(lake) == {1: "a", 2: "B", 3: None, 9: "i"}
-    assert lake._session.writer.rows("SELECT table_name FROM duckdb_tables() WHERE database_name = 'memory'") == []
+    assert plain_rows(lake, "SELECT table_name FROM duckdb_tables() WHERE database_name = 'memory'") == []
     for limit, reason in (("MOST_FRAME_BYTES", "the frame has "), ("MOST_FILE_BYTES", "the files that can match (")):
         with monkeypatch.context() as patch:
             patch.setattr(rule, limit, 0)

@@ -9,6 +9,8 @@ import pyarrow as pa
 import pytest
 from commit_hooks import during
 from deleted_rows import COLUMNS, damage, frame, ids
+from lake_parts import data_path_of
+from plain_sql import plain_rows
 
 import lakeconf
 from lakeconf.errors import PredicateError, SchemaError
@@ -40,10 +42,10 @@ def test_rows_of_other_files_are_deleted_by_position(lake: Lake, monkeypatch: py
     left = [number for number in range(90) if number % 3 and not (number % 5 and number / 2 > 40)]
     assert ids(lake) == left
     assert ids(lake, version=version - 1) == list(range(90))
-    feed = lake._session.writer.rows(f"SELECT id, change_type FROM dev.table_changes('t', {version}, {version})")
+    feed = plain_rows(lake, f"SELECT id, change_type FROM dev.table_changes('t', {version}, {version})")
     assert sorted(feed) == [(number, "delete") for number in range(90) if number not in left]
-    assert not list(Path(lake._session.reader.data_path).rglob("lakeconf-*/*"))
-    assert not list(Path(lake._session.reader.data_path, "main", "t").glob("lakeconf-*"))
+    assert not list(Path(data_path_of(lake)).rglob("lakeconf-*/*"))
+    assert not list(Path(data_path_of(lake), "main", "t").glob("lakeconf-*"))
 
 
 def driver_reads(run: Callable[[], object]) -> int:
@@ -117,7 +119,7 @@ def test_overwrite_of_a_condition_replaces_the_found_rows(lake: Lake, monkeypatc
 @pytest.mark.slow
 @pytest.mark.usefixtures("searching")
 def test_failed_overwrite_leaves_no_staged_file(lake: Lake) -> None:
-    before = sorted(Path(lake._session.reader.data_path).rglob("*"))
+    before = sorted(Path(data_path_of(lake)).rglob("*"))
     with pytest.raises(PredicateError):
         lake.table("t").overwrite(frame(3), where="day = '2024-01-02' OR x = 1.0")
     with pytest.raises(SchemaError):
@@ -125,7 +127,7 @@ def test_failed_overwrite_leaves_no_staged_file(lake: Lake) -> None:
     damage(lake, "day = '2024-01-03'")
     with pytest.raises(lakeconf.LakeconfError):
         lake.table("t").overwrite(frame(3).slice(1, 1), where="day = '2024-01-02' OR x = 1.0")
-    assert sorted(Path(lake._session.reader.data_path).rglob("*")) == before
+    assert sorted(Path(data_path_of(lake)).rglob("*")) == before
     assert lake.refresh() == lake.snapshot_id
 
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import hypothesis.strategies as st
 import pytest
-from catalog_lake import Lake as Source
+from catalog_lake import AttachedLake
 from hypothesis import Phase, given, settings
+from lake_parts import catalog_of, scope_of, session_of
 from local_stores import config_of, on_catalog
 from narrow_lakes import COLUMNS, OPERATIONS, build, conditions, statement
 from planned_writes import add
@@ -56,13 +57,13 @@ def seen(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, search
     return seen
 
 
-def rows(source: Source, version: int | None = None) -> Rows:
+def rows(source: AttachedLake, version: int | None = None) -> Rows:
     at = "" if version is None else f" AT (VERSION => {version})"
     # As text, because NaN differs from itself in Python.
     return sorted(map(repr, source.rows(f"SELECT rowid, * FROM (SELECT rowid, * FROM lake.t{at} OFFSET 0)")))
 
 
-def after_delete(source: Source, condition: str) -> Rows | None:
+def after_delete(source: AttachedLake, condition: str) -> Rows | None:
     """The rows that DuckDB's DELETE leaves; None if a column is missing. Nothing is committed."""
     source.run("BEGIN")
     try:
@@ -80,9 +81,9 @@ def test_random_deletes_leave_the_rows_that_duckdb_leaves(
     store: lakeconf.Store, spark: SparkSession, tmp_path: Path, seen: Counter[str]
 ) -> None:
     """Another writer sometimes changes the table between the search and the commit."""
-    with store.open(spark) as lake, lake._session.writer.cursor() as connection:
-        source = Source("", connection, tmp_path)
-        source.reader = lake._session.reader
+    with store.open(spark) as lake, session_of(lake).writer.cursor() as connection:
+        source = AttachedLake("", connection, tmp_path)
+        source.reader = catalog_of(lake)
         source.run("CALL lake.set_option('data_inlining_row_limit', 10)")
 
         @settings(max_examples=60 if PROVE else 3, phases=PHASES)
@@ -101,7 +102,7 @@ def test_random_deletes_leave_the_rows_that_duckdb_leaves(
     assert min(seen["deletes"], seen["outcomes"]) >= 1, seen
 
 
-def delete_beside(lake: lakeconf.Lake, source: Source, where: str, other: tuple[str, Any, int] | None) -> bool:
+def delete_beside(lake: lakeconf.Lake, source: AttachedLake, where: str, other: tuple[str, Any, int] | None) -> bool:
     """Deletes rows beside another writer, and compares with DuckDB's DELETE; False if it raised an error."""
     lake.refresh()
     condition = to_duckdb_sql(parse(where, load_table(source.reader, "t", source.newest).columns))
@@ -109,7 +110,7 @@ def delete_beside(lake: lakeconf.Lake, source: Source, where: str, other: tuple[
     expected: Rows | None = before
     now = before
     try:
-        with lake._scope.joined() as transaction:
+        with scope_of(lake).joined() as transaction:
             add(transaction, "t", DeleteRows(where))
             if other is not None:
                 build_on(source, other)
@@ -125,7 +126,7 @@ def delete_beside(lake: lakeconf.Lake, source: Source, where: str, other: tuple[
     return True
 
 
-def build_on(source: Source, operation: tuple[str, Any, int]) -> None:
+def build_on(source: AttachedLake, operation: tuple[str, Any, int]) -> None:
     with contextlib.suppress(LakeconfError, StopIteration):
         source.run(statement(source, operation))
         return

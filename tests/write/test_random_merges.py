@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from local_stores import on_postgres, store_of
-from merge_cases import Case, Outcome, merged, random_case
+from merge_cases import Case, WriteOutcome, merged, random_case
 from strength import PROVE
 
 from lakeconf.write import strategy as rule
@@ -225,7 +225,7 @@ def test_each_path_of_a_merge_has_the_same_outcome(
 ) -> None:
     seen, number, limit = Counter[str](), iter(range(10**6)), rule.MOST_FRAME_BYTES
 
-    def on_engine(engine: Any, names: dict[str, Case]) -> dict[str, Outcome]:
+    def on_engine(engine: Any, names: dict[str, Case]) -> dict[str, WriteOutcome]:
         outcomes = {}
         with twin_store.open(engine) as lake:
             for name, case in names.items():

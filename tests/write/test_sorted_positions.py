@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from lake_parts import session_of
 from local_stores import store_of
 from merge_cases import committer, fetched, unknown_files
 from plain_sql import run_plain
@@ -44,7 +45,7 @@ def lake(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -
     with store_of(tmp_path, data_inlining_row_limit=5).open(spark) as opened:
         run_plain(opened, *CREATE)
         opened.refresh()
-        opened._session.committer = "staged"
+        session_of(opened).committer = "staged"
         yield opened
 
 

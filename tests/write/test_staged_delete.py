@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 from commit_hooks import at_staged_commit
+from lake_parts import catalog_of, session_of
 from local_stores import config_of, in_bucket, on_catalog, store_of
-from merge_cases import Outcome, committer, fetched, outcome_of, unknown_files
-from plain_sql import run_plain
+from merge_cases import WriteOutcome, committer, fetched, outcome_of, unknown_files
+from plain_sql import plain_rows, run_plain
 from strength import PROVE
 
 import lakeconf
@@ -102,12 +104,12 @@ def test_twins_stay_equal(store: Store, spark: SparkSession, *, inlined: bool) -
         names = {twin: f"{twin}_{number}" for twin in ("public", "staged")}
         create(store, *names.values(), setup=(*SETUP, *(INLINED if inlined else ())))
         with store.open(spark) as lake:
-            found: dict[str, Outcome] = {}
+            found: dict[str, WriteOutcome] = {}
             history = {}
             for twin, name in names.items():
                 before = lake.refresh()
                 earlier = at_version(lake, name, before)
-                lake._session.committer = twin
+                session_of(lake).committer = twin
                 found[twin], _ = outcome_of(lake, name, write)
                 # DuckLake's feed would be wrong if such a file were dropped, or deleted by positions.
                 by_statements = inlined and what not in STAGED_IF_INLINED
@@ -124,8 +126,7 @@ def test_twins_stay_equal(store: Store, spark: SparkSession, *, inlined: bool) -
 
 def test_rows_that_duckdb_has_staged_are_inserted_by_a_statement(local: Store, spark: SparkSession) -> None:
     """The frame of a query is one of DuckDB, also if the lake is open on Spark: it has no files."""
-    with local.open(spark) as lake:
-        lake._session.committer = "staged"
+    with replace(local, committer="staged").open(spark) as lake:
         lake.table("t").overwrite(lake.sql("SELECT id, s, day FROM dev.t WHERE id = 7"))
         assert committer(lake) == "public"
         assert [row[0] for row in fetched(lake, "SELECT id FROM t")] == [7]
@@ -137,16 +138,16 @@ def test_timestamps_of_a_former_type_are_compared_in_the_time_zone_of_the_lake(
 ) -> None:
     hours = "SELECT i AS id, TIMESTAMP '2024-01-01' + INTERVAL 1 HOUR * i AS t FROM range(24) AS r(i)"
     with store_of(tmp_path, data_inlining_row_limit=0).open(spark) as lake:
-        for connection in (lake._session.writer, lake._session.reader.connection):
+        for connection in (session_of(lake).writer, catalog_of(lake).connection):
             connection.execute("SET TimeZone = 'America/New_York'")
         for twin in ("public", "staged"):
             run_plain(lake, f"CREATE TABLE {twin} AS {hours}")
             run_plain(lake, f"ALTER TABLE {twin} ALTER COLUMN t SET DATA TYPE TIMESTAMPTZ")
             lake.refresh()
-            lake._session.committer = twin
+            session_of(lake).committer = twin
             lake.table(twin).delete("t < TIMESTAMPTZ '2024-01-01 12:00:00+00'")
             assert committer(lake) == twin
-            assert [i for (i,) in lake._session.writer.rows(f"SELECT id FROM {twin} ORDER BY id")] == [*range(7, 24)]
+            assert [i for (i,) in plain_rows(lake, f"SELECT id FROM {twin} ORDER BY id")] == [*range(7, 24)]
 
 
 @pytest.mark.slow
@@ -211,7 +212,7 @@ def test_overtaken_attempt_is_repeated_and_leaves_no_file(
     other, write, where, expected = OVERTAKEN[case]
     with local.open(spark) as lake:
         lake.table("t").append(NEW.slice(2), idempotency_key="first")
-        lake._session.committer = "staged"
+        session_of(lake).committer = "staged"
         at_staged_commit(monkeypatch, before=lambda: run_plain(lake, *other.split("; ")))
         done = write(lake.table("t"))
         assert committer(lake) == "staged"
@@ -231,8 +232,7 @@ def test_files_in_a_bucket_are_dropped_and_rows_are_found(
     store = lakeconf.init(config_of(tmp_path, storage=in_bucket(s3_server))).get_store("dev")
     assert store.storage_backend is not None
     configure_session(spark, store.storage_backend.hadoop_settings())
-    with store.open(spark) as lake:
-        lake._session.committer = "staged"
+    with replace(store, committer="staged").open(spark) as lake:
         table = lake.create_table("t", {"id": "BIGINT", "s": "VARCHAR", "day": "DATE"}, partitioned_by=["day"])
         other = pa.table({"id": [1, 2], "s": ["a", "b"], "day": pa.array([19723, 19724], pa.date32())})
         table.append(other)
@@ -244,7 +244,7 @@ def test_files_in_a_bucket_are_dropped_and_rows_are_found(
         assert committer(lake) == "staged"
         assert sorted(table.to_arrow()["id"].to_pylist()) == [7, 8]
         assert sorted(lake.at(version=before).table("t").to_arrow()["id"].to_pylist()) == [1, 2]
-        lake._session.committer = "public"
+        session_of(lake).committer = "public"
         table.delete("id = 7")
         assert committer(lake) == "public"
         assert table.to_arrow()["id"].to_pylist() == [8]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from lake_parts import session_of
 from local_stores import store_of
-from plain_sql import run_plain
+from plain_sql import plain_rows, run_plain
 from staged_changes import COLUMNS, staged, with_key
 
 from lakeconf.write.capabilities import key_obstacle
@@ -42,7 +43,7 @@ def test_key_is_recorded_like_that_of_other_writes(keyed: Lake) -> None:
     assert made == before + 1
     assert keyed.table("t").idempotency_keys() == ["first", "it's"]
     assert keyed.table("t").delete("id >= 0", idempotency_key="it's") == made
-    first, staged_row = keyed._session.writer.rows(f"{ROW} FROM dev.lakeconf.commits")
+    first, staged_row = plain_rows(keyed, f"{ROW} FROM dev.lakeconf.commits")
     assert staged_row == first
 
 
@@ -50,7 +51,7 @@ def test_key_that_was_committed_meanwhile_skips_the_write(keyed: Lake) -> None:
     late = with_key(keyed, staged(keyed, {4: "late"}), "k")
     made = with_key(keyed, staged(keyed, {4: "new"}), "k").commit()
     assert late.commit() == made
-    assert keyed._session.writer.rows("SELECT name FROM dev.t WHERE id = 4") == [("new",)]
+    assert plain_rows(keyed, "SELECT name FROM dev.t WHERE id = 4") == [("new",)]
 
 
 def test_key_survives_maintenance(keyed: Lake) -> None:
@@ -71,4 +72,4 @@ def test_key_survives_maintenance(keyed: Lake) -> None:
 def test_table_of_keys_that_needs_statements(keyed: Lake, statement: str, reason: str) -> None:
     run_plain(keyed, statement)
     keyed.refresh()
-    assert key_obstacle(keyed._session, keyed.snapshot_id) == reason
+    assert key_obstacle(session_of(keyed), keyed.snapshot_id) == reason

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -12,8 +13,9 @@ import narwhals as nw
 import pyarrow as pa
 import pytest
 from commit_hooks import at_staged_commit
+from lake_parts import session_of
 from local_stores import on_catalog, store_of
-from merge_cases import OTHERS, Case, Outcome, commit_info, committer, fetched, merged, random_case, shown
+from merge_cases import OTHERS, Case, WriteOutcome, commit_info, committer, fetched, merged, random_case, shown
 from plain_sql import run_plain
 from strength import PROVE
 from twin_checks import check_partitions, filtered
@@ -67,17 +69,17 @@ def contents(lake: Lake, name: str, newest: int, version: int) -> list[str]:
     return sorted(shown(list(row)) for row in found)
 
 
-def without_ids(outcome: Outcome) -> Outcome:
+def without_ids(outcome: WriteOutcome) -> WriteOutcome:
     """An outcome after maintenance: DuckLake loses ids of updated rows, and does not pair the images of updates."""
     feed = [row.replace("update_preimage", "delete").replace("update_postimage", "insert") for row in outcome.feed]
     feed = sorted(row.partition(", ")[2] for row in feed)
-    return Outcome({}, sorted([*outcome.kept.values(), *outcome.new]), feed, outcome.error)
+    return WriteOutcome({}, sorted([*outcome.kept.values(), *outcome.new]), feed, outcome.error)
 
 
 def flushed(lake: Lake, name: str) -> bool:
     """Flushes a table; false if DuckLake would restore deleted rows."""
     try:
-        flush_table(lake._session, newest(lake._session, name))
+        flush_table(session_of(lake), newest(session_of(lake), name))
     except RowsChangedError:
         return False
     return True
@@ -85,7 +87,7 @@ def flushed(lake: Lake, name: str) -> bool:
 
 def changed(lake: Lake, twin: str, key: str, case: Case, seen: Counter[str]) -> tuple[list[object], list[int]]:
     """Merges into a twin between changes of other writers; returns the outcomes with row ids, and the snapshots."""
-    lake._session.committer = twin
+    session_of(lake).committer = twin
     name, versions = f"{twin}_{key}", [lake.snapshot_id]
     ((newest,),) = fetched(lake, f"SELECT coalesce(max(rowid), -1) FROM {name}")
     found: list[object] = []
@@ -213,8 +215,7 @@ def test_other_merges_are_rewritten_by_duckdb(
     monkeypatch.setattr(rule, "MOST_FRAME_BYTES", -1)
     store = store_of(tmp_path)
     frame = pa.table({"k": pa.array([2], pa.int64()), "v": ["new"]})
-    with store.open(spark) as lake:
-        lake._session.committer = "staged"
+    with replace(store, committer="staged").open(spark) as lake:
         for name, (definition, arguments, reason) in OTHERWISE.items():
             definitions = definition.replace("§", name).split("; ")
             run_plain(lake, *definitions, f"INSERT INTO {name} (k, v) VALUES (1, 'old'), (2, 'old')")
@@ -272,7 +273,7 @@ def test_texts_of_every_kind_hide_no_rows_from_duckdb(
         if way == "append":
             lake.table("t").append(frame)
         else:
-            lake._session.committer = way
+            session_of(lake).committer = way
             lake.table("t").merge(frame, on="id")
             assert committer(lake) == "staged"
     with store.connect() as connection:
@@ -294,8 +295,7 @@ def test_files_of_a_keyed_merge_into_partitions(
         lake.create_table("t", columns, partitioned_by=["year(day)", "s"])
         run_plain(lake, "INSERT INTO t SELECT i, DATE '2024-01-01' + i::INT * 100, 'a b' FROM range(9) AS r(i)")
     frame = spark.sql("SELECT id, DATE '2025-06-01' AS day, concat('c/', id) AS s FROM range(3, 12)")
-    with store.open(spark) as lake:
-        lake._session.committer = "staged"
+    with replace(store, committer="staged").open(spark) as lake:
         lake.table("t").delete("id = 0", idempotency_key="first")
         before, first = {*(tmp_path / "data").rglob("*.parquet")}, lake.snapshot_id
         if not committed:

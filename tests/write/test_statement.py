@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
+from lake_parts import catalog_of
 from local_stores import store_of
 
 from lakeconf.errors import QueryError, SchemaError
@@ -38,7 +39,7 @@ PARSED = [
 @pytest.fixture(scope="module")
 def parse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Parse]:
     with store_of(tmp_path_factory.mktemp("lake")).open() as lake:
-        yield lambda sql: parse_statement(lake._session.reader.connection, sql, "dev")
+        yield lambda sql: parse_statement(catalog_of(lake).connection, sql, "dev")
 
 
 @pytest.mark.parametrize(("sql", "table", "columns", "reads"), PARSED)

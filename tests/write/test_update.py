@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -12,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import narwhals as nw
 import pytest
+from lake_parts import session_of
 from local_stores import on_catalog, store_of
-from merge_cases import OTHERS, Outcome, commit_info, committer, fetched, outcome_of, random_case
+from merge_cases import OTHERS, WriteOutcome, commit_info, committer, fetched, outcome_of, random_case
 from plain_sql import run_plain
 from strength import PROVE
 from twin_checks import check_partitions, filtered
@@ -74,9 +76,9 @@ def test_twins_stay_equal(store: Store, spark: SparkSession) -> None:
                     connection.execute(statement.replace("§", name))
         updates = [(random_update(random, case.columns), random.choice(CONDITIONS)) for _ in range(2)]
         with store.open(spark) as lake:
-            found: dict[str, list[Outcome]] = {}
+            found: dict[str, list[WriteOutcome]] = {}
             for twin, name in names.items():
-                lake._session.committer = twin
+                session_of(lake).committer = twin
                 found[twin] = []
                 for change in updates:
                     before = lake.refresh()
@@ -121,8 +123,7 @@ def test_auto_stages_updates_of_many_bytes(local: Store, spark: SparkSession, mo
 
 def test_newer_rows_are_updated_by_a_statement(local: Store, spark: SparkSession) -> None:
     """The lake was opened before they were added: an update with constants is no conflict, however large it is."""
-    with local.open(spark) as lake:
-        lake._session.committer = "staged"
+    with replace(local, committer="staged").open(spark) as lake:
         run_plain(lake, "INSERT INTO t VALUES (99, 'old', NULL)")
         lake.table("t").update({"s": "new"}, "id > 15")
         assert committer(lake) == "public"
@@ -136,9 +137,8 @@ def test_a_full_disk_is_no_reason_to_update_with_duckdb(
     def full(*_: object) -> None:
         raise StorageError("no space left")
 
-    with local.open(spark) as lake:
-        lake._session.committer = "staged"
-        monkeypatch.setattr(type(lake._session.engine), "stage_rows", full)
+    with replace(local, committer="staged").open(spark) as lake:
+        monkeypatch.setattr(type(session_of(lake).engine), "stage_rows", full)
         before = lake.snapshot_id
         with pytest.raises(StorageError, match="no space left"):
             lake.table("t").update({"s": "new"}, "id > 15")
@@ -148,8 +148,7 @@ def test_a_full_disk_is_no_reason_to_update_with_duckdb(
 
 @pytest.mark.parametrize("committer", ["public", "staged"])
 def test_null_in_a_required_column_is_refused(local: Store, spark: SparkSession, committer: str) -> None:
-    with local.open(spark) as lake:
-        lake._session.committer = committer
+    with replace(local, committer=committer).open(spark) as lake:
         expected = rows(lake)
         with pytest.raises(Exception, match="NOT NULL") as raised:
             lake.table("t").update({"s": None}, "id > 15")
@@ -158,8 +157,7 @@ def test_null_in_a_required_column_is_refused(local: Store, spark: SparkSession,
 
 
 def test_transaction_updates_by_a_statement(local: Store, spark: SparkSession) -> None:
-    with local.open(spark) as lake:
-        lake._session.committer = "staged"
+    with replace(local, committer="staged").open(spark) as lake:
         with lake.transaction() as transaction:
             transaction.table("t").update({"s": "new"}, "id = 1")
             transaction.table("t").update({"s": "newer"}, "id = 2")
@@ -174,8 +172,7 @@ def test_condition_that_spark_refuses_is_left_to_duckdb(
 ) -> None:
     """DuckDB casts texts that Spark may read differently; with few rows, and before staged updates, it did."""
     monkeypatch.setattr(rule, "LEAST_BYTES", 1)
-    with local.open(spark) as lake:
-        lake._session.committer = committer
+    with replace(local, committer=committer).open(spark) as lake:
         lake.table("t").update({"s": " 1.0"}, "id = 3")
         lake.refresh()
         before = {*tmp_path.rglob("*.parquet")}
@@ -191,7 +188,7 @@ def test_computed_update_with_a_condition_that_spark_refuses_is_duckdbs(local: S
     with local.open(spark) as lake:
         engines: tuple[Any, ...] = (None, "duckdb")
         for rest, (committer, engine) in enumerate(itertools.product(("auto", "public", "staged"), engines)):
-            lake._session.committer = committer
+            session_of(lake).committer = committer
             changes = {key: key + (key % 2 == rest % 2) for _, key, _ in rows(lake)}
             expected = [(row_id, changes[key], s) for row_id, key, s in rows(lake)]
             before = lake.snapshot_id

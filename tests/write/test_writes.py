@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from lake_parts import session_of
 from local_stores import rows
 
 from lakeconf.errors import AuditError, CommitError, LakeconfError, SchemaError
@@ -245,7 +246,7 @@ def test_decimals_are_written_as_numbers_that_hold_them(lake: Lake) -> None:
 @pytest.mark.slow("on_spark")
 def test_write_with_a_key_or_a_read_dependency_needs_a_lock(lake: Lake) -> None:
     lake.create_table("events", ROWS)
-    lake._session.guard = LakeGuard(None, lake._session.guard.marker)
+    session_of(lake).guard = LakeGuard(None, session_of(lake).guard.marker)
     lake.table("events").append(ROWS)
     for refused in (
         lambda: lake.table("events").append(ROWS, idempotency_key="k"),

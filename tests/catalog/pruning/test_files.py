@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from catalog_lake import METADATA, Lake, column, duckdb_rows, planned_rows
+from catalog_lake import METADATA, AttachedLake, column, duckdb_rows, planned_rows
 from local_stores import store_of
 
 from lakeconf.catalog.pruning.predicates import to_duckdb_sql
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lakeconf.connection.connection import Connection
 
 
-def kept(source: Lake, where: str) -> list[int]:
+def kept(source: AttachedLake, where: str) -> list[int]:
     """The indexes of the files in the plan; also compares the rows of the plan with those of DuckDB."""
     plan = plan_scan(source.reader, "t", source.newest, where=where)
     everything = plan_scan(source.reader, "t", source.newest)
@@ -42,7 +42,7 @@ def kept(source: Lake, where: str) -> list[int]:
     return [all_ids.index(file.data_file_id) for file in plan.files]
 
 
-def files(source: Lake, type_: str, *contents: Sequence[str]) -> None:
+def files(source: AttachedLake, type_: str, *contents: Sequence[str]) -> None:
     """Creates a table `t` with a column `a`, and one file for each list of values."""
     source.run("CALL lake.set_option('data_inlining_row_limit', 0)", f"CREATE TABLE lake.t (a {type_})")
     for values in contents:
@@ -50,7 +50,7 @@ def files(source: Lake, type_: str, *contents: Sequence[str]) -> None:
 
 
 @pytest.mark.slow
-def test_statistics_prune_files_on_every_catalog(source: Lake) -> None:
+def test_statistics_prune_files_on_every_catalog(source: AttachedLake) -> None:
     files(source, "INTEGER", ["1", "9"], ["10", "NULL", "15"], ["20", "20"], ["NULL"])
     for where, expected in {
         "a = 5": [0],
@@ -72,7 +72,7 @@ def test_statistics_prune_files_on_every_catalog(source: Lake) -> None:
         assert kept(source, where) == expected, where
 
 
-def test_strings_are_compared_by_bytes_in_any_catalog_collation(source: Lake) -> None:
+def test_strings_are_compared_by_bytes_in_any_catalog_collation(source: AttachedLake) -> None:
     files(source, "VARCHAR", ["'A'", "'B'"], ["'a'", "'abz'"], ["'é'"])
     for where, expected in {
         "a = 'B'": [0],
@@ -87,7 +87,7 @@ def test_strings_are_compared_by_bytes_in_any_catalog_collation(source: Lake) ->
         assert kept(source, where) == expected, where
 
 
-def test_long_string_with_a_truncated_bound_is_found(source: Lake) -> None:
+def test_long_string_with_a_truncated_bound_is_found(source: AttachedLake) -> None:
     files(source, "VARCHAR", ["repeat('z', 300)"], ["repeat('z', 256)"], ["repeat('é', 300)"], ["'a' || chr(0) || 'b'"])
     assert 0 in kept(source, f"a = '{'z' * 300}'")
     assert 0 in kept(source, f"a > '{'z' * 299}'")
@@ -98,7 +98,7 @@ def test_long_string_with_a_truncated_bound_is_found(source: Lake) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("type_", ["FLOAT", "DOUBLE"])
-def test_nan_is_greater_than_every_bound(source: Lake, type_: str) -> None:
+def test_nan_is_greater_than_every_bound(source: AttachedLake, type_: str) -> None:
     files(source, type_, ["1", "2"], ["1", "'nan'"], ["'nan'"], ["NULL"])
     assert kept(source, "a > 5") == [1, 2]
     assert kept(source, "a != 1") == [0, 1, 2]
@@ -126,7 +126,7 @@ def test_nan_is_greater_than_every_bound(source: Lake, type_: str) -> None:
     ids=["nan", "narrow", "fine"],
 )
 def test_values_of_a_registered_file_are_found(
-    source: Lake, type_: str, values: pa.Array, wheres: list[str], other: str
+    source: AttachedLake, type_: str, values: pa.Array, wheres: list[str], other: str
 ) -> None:
     path = source.folder / "registered.parquet"
     pq.write_table(pa.table({"a": values}), path)
@@ -135,7 +135,7 @@ def test_values_of_a_registered_file_are_found(
     assert kept(source, other) == []
 
 
-def test_file_without_statistics_is_kept(source: Lake) -> None:
+def test_file_without_statistics_is_kept(source: AttachedLake) -> None:
     source.run("CREATE TABLE lake.t (a INTEGER)")
     for name, statistics in (("without", False), ("with", True)):
         path = source.folder / f"{name}.parquet"
@@ -146,14 +146,14 @@ def test_file_without_statistics_is_kept(source: Lake) -> None:
     assert kept(source, "a = 99") == [0]
 
 
-def test_file_with_invalid_or_missing_bounds_is_kept(local: Lake) -> None:
-    files(local, "INTEGER", ["1"], ["2"], ["3"])
-    local.run(f"UPDATE {METADATA}.ducklake_file_column_stats SET min_value = 'x' WHERE data_file_id = 0")
-    local.run(f"UPDATE {METADATA}.ducklake_file_column_stats SET max_value = NULL WHERE data_file_id = 1")
-    local.run(f"DELETE FROM {METADATA}.ducklake_file_column_stats WHERE data_file_id = 2")
-    plan = plan_scan(local.reader, "t", local.newest, where="a = 99")
+def test_file_with_invalid_or_missing_bounds_is_kept(file_lake: AttachedLake) -> None:
+    files(file_lake, "INTEGER", ["1"], ["2"], ["3"])
+    file_lake.run(f"UPDATE {METADATA}.ducklake_file_column_stats SET min_value = 'x' WHERE data_file_id = 0")
+    file_lake.run(f"UPDATE {METADATA}.ducklake_file_column_stats SET max_value = NULL WHERE data_file_id = 1")
+    file_lake.run(f"DELETE FROM {METADATA}.ducklake_file_column_stats WHERE data_file_id = 2")
+    plan = plan_scan(file_lake.reader, "t", file_lake.newest, where="a = 99")
     assert [file.data_file_id for file in plan.files] == [1, 2]
-    plan = plan_scan(local.reader, "t", local.newest, where="a = -99")
+    plan = plan_scan(file_lake.reader, "t", file_lake.newest, where="a = -99")
     assert [file.data_file_id for file in plan.files] == [0, 2]
 
 
@@ -170,7 +170,7 @@ def test_file_with_invalid_or_missing_bounds_is_kept(local: Lake) -> None:
     ],
 )
 def test_promoted_column_uses_the_bounds_of_its_old_files(
-    source: Lake, before: str, after: str, value: str, wheres: list[str]
+    source: AttachedLake, before: str, after: str, value: str, wheres: list[str]
 ) -> None:
     files(source, before, [value])
     source.run(f"ALTER TABLE lake.t ALTER COLUMN a TYPE {after}")
@@ -180,28 +180,32 @@ def test_promoted_column_uses_the_bounds_of_its_old_files(
 
 
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Tokyo"])
-def test_timestamp_promoted_to_timestamptz_is_pruned_in_every_zone(local: Lake, zone: str) -> None:
-    files(local, "TIMESTAMP", ["TIMESTAMP '2026-03-08 02:30:00'", "TIMESTAMP '2026-03-08 03:00:00'"])
-    local.run("ALTER TABLE lake.t ALTER COLUMN a TYPE TIMESTAMPTZ", f"SET TimeZone = '{zone}'")
-    values = [text for (text,) in local.rows("SELECT strftime(a AT TIME ZONE 'UTC', '%Y-%m-%d %H:%M:%S') FROM lake.t")]
+def test_timestamp_promoted_to_timestamptz_is_pruned_in_every_zone(file_lake: AttachedLake, zone: str) -> None:
+    files(file_lake, "TIMESTAMP", ["TIMESTAMP '2026-03-08 02:30:00'", "TIMESTAMP '2026-03-08 03:00:00'"])
+    file_lake.run("ALTER TABLE lake.t ALTER COLUMN a TYPE TIMESTAMPTZ", f"SET TimeZone = '{zone}'")
+    values = [
+        text for (text,) in file_lake.rows("SELECT strftime(a AT TIME ZONE 'UTC', '%Y-%m-%d %H:%M:%S') FROM lake.t")
+    ]
     for text in values:
         for operator in ("=", "<=", ">="):
-            plan = plan_scan(local.reader, "t", local.newest, where=f"a {operator} TIMESTAMPTZ '{text}+00'")
+            plan = plan_scan(file_lake.reader, "t", file_lake.newest, where=f"a {operator} TIMESTAMPTZ '{text}+00'")
             assert len(plan.files) == 1
-    assert plan_scan(local.reader, "t", local.newest, where="a > '2026-03-12 00:00:00Z'").files == ()
+    assert plan_scan(file_lake.reader, "t", file_lake.newest, where="a > '2026-03-12 00:00:00Z'").files == ()
 
 
 @pytest.mark.parametrize(("type_", "text"), [("TIMESTAMP_S", "00:00:01.6"), ("TIMESTAMP_MS", "00:00:01.0006")])
-def test_timestamps_rounded_on_read_are_found_by_the_rounded_value(local: Lake, type_: str, text: str) -> None:
-    path = local.folder / "fine.parquet"
-    local.run(f"CREATE TABLE lake.t (a {type_})", f"COPY (SELECT TIMESTAMP '2026-01-01 {text}' AS a) TO '{path}'")
-    local.run(f"CALL ducklake_add_data_files('lake', 't', '{path}')")
-    ((read,),) = local.rows("SELECT CAST(a AS VARCHAR) FROM lake.t")
+def test_timestamps_rounded_on_read_are_found_by_the_rounded_value(
+    file_lake: AttachedLake, type_: str, text: str
+) -> None:
+    path = file_lake.folder / "fine.parquet"
+    file_lake.run(f"CREATE TABLE lake.t (a {type_})", f"COPY (SELECT TIMESTAMP '2026-01-01 {text}' AS a) TO '{path}'")
+    file_lake.run(f"CALL ducklake_add_data_files('lake', 't', '{path}')")
+    ((read,),) = file_lake.rows("SELECT CAST(a AS VARCHAR) FROM lake.t")
     for operator in ("=", "<=", ">="):
-        assert len(plan_scan(local.reader, "t", local.newest, where=f"a {operator} '{read}'").files) == 1
+        assert len(plan_scan(file_lake.reader, "t", file_lake.newest, where=f"a {operator} '{read}'").files) == 1
 
 
-def test_boolean_statistics_in_both_spellings(source: Lake) -> None:
+def test_boolean_statistics_in_both_spellings(source: AttachedLake) -> None:
     files(source, "BOOLEAN", ["true"], ["false"])
     for value in ("true", "false"):
         path = source.folder / f"{value}.parquet"
@@ -224,7 +228,7 @@ PRUNED: dict[str, tuple[list[str], dict[str, list[int]]]] = {
 
 
 @pytest.mark.parametrize("type_", PRUNED)
-def test_files_are_pruned_by_the_order_of_their_type(source: Lake, type_: str) -> None:
+def test_files_are_pruned_by_the_order_of_their_type(source: AttachedLake, type_: str) -> None:
     values, wheres = PRUNED[type_]
     source.run("SET TimeZone = 'Asia/Kolkata'")
     files(source, type_, *([value] for value in values))
@@ -234,13 +238,13 @@ def test_files_are_pruned_by_the_order_of_their_type(source: Lake, type_: str) -
 
 
 @pytest.mark.parametrize("type_", ["INTERVAL", "TIMETZ", "HUGEINT", "INTEGER[]", "STRUCT(x INTEGER)", "JSON"])
-def test_files_of_types_without_useful_statistics_are_kept(source: Lake, type_: str) -> None:
+def test_files_of_types_without_useful_statistics_are_kept(source: AttachedLake, type_: str) -> None:
     source.run("CALL lake.set_option('data_inlining_row_limit', 0)", f"CREATE TABLE lake.t (a {type_})")
     source.run("INSERT INTO lake.t VALUES (NULL)")
     assert len(plan_scan(source.reader, "t", source.newest, where="a IS NULL").files) == 1
 
 
-def test_column_missing_from_a_file_has_its_initial_default(source: Lake) -> None:
+def test_column_missing_from_a_file_has_its_initial_default(source: AttachedLake) -> None:
     files(source, "INTEGER", ["1"])
     source.run("ALTER TABLE lake.t ADD COLUMN b INTEGER DEFAULT 7", "INSERT INTO lake.t VALUES (2, 9)")
     assert kept(source, "b = 7") == [0]
@@ -250,7 +254,7 @@ def test_column_missing_from_a_file_has_its_initial_default(source: Lake) -> Non
     assert kept(source, "b IS NULL") == [0, 1]
 
 
-def test_partition_values_use_the_partitioning_of_the_file(source: Lake) -> None:
+def test_partition_values_use_the_partitioning_of_the_file(source: AttachedLake) -> None:
     files(source, "INTEGER")
     source.run("ALTER TABLE lake.t ADD COLUMN b INTEGER", "ALTER TABLE lake.t SET PARTITIONED BY (a)")
     source.run("INSERT INTO lake.t VALUES (1, 2)", "ALTER TABLE lake.t SET PARTITIONED BY (b)")
@@ -290,45 +294,45 @@ def test_partition_values_use_the_partitioning_of_the_file(source: Lake) -> None
     ],
 )  # fmt: skip
 def test_partition_transforms_prune_files(
-    local: Lake, type_: str, key: str, values: list[str], where: str, expected: list[int]
+    file_lake: AttachedLake, type_: str, key: str, values: list[str], where: str, expected: list[int]
 ) -> None:
-    files(local, type_)
-    local.run("SET TimeZone = 'America/New_York'", f"ALTER TABLE lake.t SET PARTITIONED BY ({key})")
+    files(file_lake, type_)
+    file_lake.run("SET TimeZone = 'America/New_York'", f"ALTER TABLE lake.t SET PARTITIONED BY ({key})")
     for value in values:
-        local.run(f"INSERT INTO lake.t VALUES ({value})")
-    without_statistics(local)
+        file_lake.run(f"INSERT INTO lake.t VALUES ({value})")
+    without_statistics(file_lake)
     if type_ == "TIMESTAMPTZ":
-        plan = plan_scan(local.reader, "t", local.newest, where=where)
+        plan = plan_scan(file_lake.reader, "t", file_lake.newest, where=where)
         assert [file.data_file_id for file in plan.files] == expected
     else:
-        assert kept(local, where) == expected
+        assert kept(file_lake, where) == expected
 
 
-def test_many_conditions_and_many_files(local: Lake) -> None:
-    files(local, "INTEGER", *[[str(number)] for number in range(5)])
-    assert kept(local, " OR ".join(f"a = {number}" for number in range(3, 1200))) == [3, 4]
-    assert kept(local, f"a IN ({', '.join(map(str, range(2000)))})") == [0, 1, 2, 3, 4]
-    local.run(
+def test_many_conditions_and_many_files(file_lake: AttachedLake) -> None:
+    files(file_lake, "INTEGER", *[[str(number)] for number in range(5)])
+    assert kept(file_lake, " OR ".join(f"a = {number}" for number in range(3, 1200))) == [3, 4]
+    assert kept(file_lake, f"a IN ({', '.join(map(str, range(2000)))})") == [0, 1, 2, 3, 4]
+    file_lake.run(
         f"INSERT INTO {METADATA}.ducklake_data_file SELECT f.* REPLACE (data_file_id + 100 + i AS data_file_id) "
         f"FROM {METADATA}.ducklake_data_file AS f, range(1000) AS r(i) WHERE data_file_id = 0"
     )
-    plan = plan_scan(local.reader, "t", local.newest, where="a >= 2")  # the copies have no statistics
+    plan = plan_scan(file_lake.reader, "t", file_lake.newest, where="a >= 2")  # the copies have no statistics
     assert len(plan.files) == 1003
     assert plan.files_skipped == 2
 
 
-def without_statistics(source: Lake) -> None:
+def without_statistics(source: AttachedLake) -> None:
     source.run(f"DELETE FROM {METADATA}.ducklake_file_column_stats")
 
 
-def test_promoted_column_is_compared_by_its_current_type(local: Lake) -> None:
-    local.run("CREATE TABLE lake.t (f FLOAT, d DATE)", "INSERT INTO lake.t VALUES (0.1, '2026-01-01')")
-    local.run("ALTER TABLE lake.t ALTER COLUMN f TYPE DOUBLE", "ALTER TABLE lake.t ALTER COLUMN d TYPE TIMESTAMP")
-    columns = load_table(local.reader, "t", local.newest).columns
+def test_promoted_column_is_compared_by_its_current_type(file_lake: AttachedLake) -> None:
+    file_lake.run("CREATE TABLE lake.t (f FLOAT, d DATE)", "INSERT INTO lake.t VALUES (0.1, '2026-01-01')")
+    file_lake.run("ALTER TABLE lake.t ALTER COLUMN f TYPE DOUBLE", "ALTER TABLE lake.t ALTER COLUMN d TYPE TIMESTAMP")
+    columns = load_table(file_lake.reader, "t", file_lake.newest).columns
     matches = {"f = 0.1": 0, "f > 0.1": 1, "d = '2026-01-01 12:00:00'": 0, "d < '2026-01-01 12:00:00'": 1}
     for where, count in matches.items():
         sql = to_duckdb_sql(parse(where, columns))
-        assert local.rows(f"SELECT count(*) FROM lake.t WHERE {sql}") == [(count,)], where
+        assert file_lake.rows(f"SELECT count(*) FROM lake.t WHERE {sql}") == [(count,)], where
 
 
 BOOLEANS: dict[str, list[bool | None]] = {
@@ -473,13 +477,13 @@ UNUSABLE = {
 }
 
 
-def test_key_is_usable_if_it_depends_only_on_the_value(local: Lake) -> None:
-    local.run("CREATE TABLE lake.t (a INTEGER)", "ALTER TABLE lake.t SET PARTITIONED BY (a)")
-    table = load_table(local.reader, "t", local.newest)
+def test_key_is_usable_if_it_depends_only_on_the_value(file_lake: AttachedLake) -> None:
+    file_lake.run("CREATE TABLE lake.t (a INTEGER)", "ALTER TABLE lake.t SET PARTITIONED BY (a)")
+    table = load_table(file_lake.reader, "t", file_lake.newest)
     expected = [(transform, one, True) for transform, columns in USABLE.items() for one in columns]
     expected += [(transform, one, False) for transform, columns in UNUSABLE.items() for one in columns]
     for transform in {**USABLE, **UNUSABLE}:
-        local.run(f"UPDATE {METADATA}.ducklake_partition_column SET transform = '{transform}'")
-        with local.reader.transaction() as transaction:
+        file_lake.run(f"UPDATE {METADATA}.ducklake_partition_column SET transform = '{transform}'")
+        with file_lake.reader.transaction() as transaction:
             for _, one, is_usable in (case for case in expected if case[0] == transform):
                 assert (1 in usable_keys(transaction, table.table_id, [one])) is is_usable, (transform, one)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from catalog_lake import Lake, lake
+from catalog_lake import AttachedLake, lake
 
 from lakeconf.catalog.queries.parsed_query import (
     NotOneQuery,
@@ -248,7 +248,7 @@ def test_value_that_has_no_literal_is_bound(tmp_path: Path) -> None:
 def test_own_rows_are_of_the_state_of_the_transaction(tmp_path: Path) -> None:
     newest = "SELECT max(snapshot_id) AS id FROM ducklake_snapshot"
 
-    def read(source: Lake) -> list[tuple[Any, ...]]:
+    def read(source: AttachedLake) -> list[tuple[Any, ...]]:
         return transaction.own_rows(newest, "id BIGINT")
 
     with lake("sqlite", tmp_path, options=", META_JOURNAL_MODE 'WAL'") as source:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from catalog_lake import Lake
+    from catalog_lake import AttachedLake
     from servers import PostgresServer
 
 
@@ -31,15 +31,15 @@ HINT = "replace it, or run it as your own query: SQL stored in a lake may only c
 
 
 @pytest.fixture
-def stored(local: Lake) -> Lake:
+def stored(file_lake: AttachedLake) -> AttachedLake:
     """A lake with the tables `t` and `raw.u`, a view, a scalar macro and a table macro, all of them safe."""
-    local.run("CREATE TABLE lake.t (a INTEGER)", "CREATE SCHEMA lake.raw", "CREATE TABLE lake.raw.u (a INTEGER)")
-    local.run("USE lake", "CREATE VIEW V AS SELECT a FROM t JOIN raw.u USING (a)", "CREATE MACRO f(x) AS x + 1")
-    local.run("CREATE MACRO rows_of(n) AS TABLE SELECT * FROM range(n), v", "USE memory")
-    return local
+    file_lake.run("CREATE TABLE lake.t (a INTEGER)", "CREATE SCHEMA lake.raw", "CREATE TABLE lake.raw.u (a INTEGER)")
+    file_lake.run("USE lake", "CREATE VIEW V AS SELECT a FROM t JOIN raw.u USING (a)", "CREATE MACRO f(x) AS x + 1")
+    file_lake.run("CREATE MACRO rows_of(n) AS TABLE SELECT * FROM range(n), v", "USE memory")
+    return file_lake
 
 
-def plant(lake: Lake, sql: str, name: str = "V") -> None:
+def plant(lake: AttachedLake, sql: str, name: str = "V") -> None:
     """Replaces the SQL of the view or of the macro, as an attacker with access to the catalog can."""
     text = sql.replace("'", "''")
     if name == "V":
@@ -49,13 +49,13 @@ def plant(lake: Lake, sql: str, name: str = "V") -> None:
         lake.run(f"UPDATE {METADATA}.ducklake_macro_impl SET sql = '{text}' WHERE {macro}")
 
 
-def check(lake: Lake, sql: str, snapshot_id: int | None = None) -> None:
+def check(lake: AttachedLake, sql: str, snapshot_id: int | None = None) -> None:
     query = find_references(sql)
     assert query is not None
     StoredQueries.load(lake.reader, snapshot_id).check(query)
 
 
-def refusal(lake: Lake, sql: str) -> str:
+def refusal(lake: AttachedLake, sql: str) -> str:
     with pytest.raises(UnsafeQueryError) as refused:
         check(lake, sql)
     assert refused.value.hint == HINT
@@ -63,7 +63,7 @@ def refusal(lake: Lake, sql: str) -> str:
     return refused.value.message.split(": a writer")[0]
 
 
-def test_stored_sql_is_loaded_without_binding_it(stored: Lake) -> None:
+def test_stored_sql_is_loaded_without_binding_it(stored: AttachedLake) -> None:
     plant(stored, "FROM nothing_of_this_name")
     found = StoredQueries.load(stored.reader)
     assert {(query.kind, query.name) for query in found.queries} == {
@@ -78,7 +78,7 @@ def test_stored_sql_is_loaded_without_binding_it(stored: Lake) -> None:
     assert StoredQueries.load(stored.reader, 2).snapshot_id == 2
 
 
-def test_safe_view_and_macros_may_be_used(stored: Lake) -> None:
+def test_safe_view_and_macros_may_be_used(stored: AttachedLake) -> None:
     for sql in (
         "FROM v",
         "SELECT f(1)",
@@ -136,7 +136,7 @@ def test_all_system_views_are_known() -> None:
 
 
 @pytest.mark.slow
-def test_unsafe_view_is_refused(stored: Lake) -> None:
+def test_unsafe_view_is_refused(stored: AttachedLake) -> None:
     for sql, what in UNSAFE.items():
         plant(stored, sql)
         assert refusal(stored, "FROM v").startswith(f"the view 'v' of the lake {what}")
@@ -145,7 +145,7 @@ def test_unsafe_view_is_refused(stored: Lake) -> None:
     assert refusal(stored, "SELECT (SELECT count(*) FROM rows_of(1))").startswith("the view 'v'")
 
 
-def test_view_may_name_the_lake_under_any_alias(stored: Lake) -> None:
+def test_view_may_name_the_lake_under_any_alias(stored: AttachedLake) -> None:
     stored.run("CREATE VIEW lake.named AS SELECT a FROM lake.t JOIN lake.raw.u USING (a)")
     ((sql,),) = stored.metadata("SELECT sql FROM ducklake_view WHERE view_name = 'named'")
     assert "{DUCKLAKE_CATALOG}." in sql
@@ -158,7 +158,7 @@ def test_view_may_name_the_lake_under_any_alias(stored: Lake) -> None:
     assert refusal(stored, "SELECT f(1)").endswith("is not a single query that can be checked")
 
 
-def test_word_for_the_lake_in_a_string_cannot_hide_a_function(stored: Lake) -> None:
+def test_word_for_the_lake_in_a_string_cannot_hide_a_function(stored: AttachedLake) -> None:
     for before, after in (("'", "'"), ('"', '"'), ("$$", "$$"), ("/* ", " */ 1")):
         plant(stored, f"SELECT {before}{{DUCKLAKE_CATALOG}}.{after}, getenv('X') FROM t")
         assert refusal(stored, "FROM v") == "the view 'v' of the lake calls getenv()"
@@ -175,7 +175,7 @@ def test_view_that_names_a_lake_with_an_odd_alias_is_refused(tmp_path: Path) -> 
             found.check(find_references("FROM v"))
 
 
-def test_unsafe_macro_is_refused(stored: Lake) -> None:
+def test_unsafe_macro_is_refused(stored: AttachedLake) -> None:
     plant(stored, "getenv('X')", "f")
     assert refusal(stored, "SELECT F(1) FROM t") == "the scalar macro 'f' of the lake calls getenv()"
     check(stored, "FROM v")
@@ -191,7 +191,7 @@ def test_unsafe_macro_is_refused(stored: Lake) -> None:
     assert refusal(stored, "SELECT 1") == "the scalar macro 'count_star' of the lake calls getenv()"
 
 
-def test_removed_view_matters_only_for_past_snapshots(stored: Lake) -> None:
+def test_removed_view_matters_only_for_past_snapshots(stored: AttachedLake) -> None:
     plant(stored, "SELECT getenv('X')")
     with_view = stored.newest
     stored.run("DROP VIEW lake.v")
@@ -202,7 +202,7 @@ def test_removed_view_matters_only_for_past_snapshots(stored: Lake) -> None:
     assert "'v'" in refusal(stored, "FROM v, t AT (VERSION => 4)")
 
 
-def test_view_that_reads_the_past_may_reach_removed_views(stored: Lake) -> None:
+def test_view_that_reads_the_past_may_reach_removed_views(stored: AttachedLake) -> None:
     plant(stored, "SELECT getenv('X')")
     stored.run("ALTER VIEW lake.v RENAME TO gone", "DROP VIEW lake.gone", "USE lake")
     stored.run("CREATE VIEW again AS SELECT 1 AS a", "USE memory")
@@ -224,7 +224,7 @@ def test_views_of_the_snapshot_that_a_query_reads_are_checked(project: Path) -> 
                 one.sql("FROM v")
 
 
-def test_table_that_was_dropped_is_none_of_the_lake(stored: Lake) -> None:
+def test_table_that_was_dropped_is_none_of_the_lake(stored: AttachedLake) -> None:
     stored.run("DROP TABLE lake.raw.u")
     assert refusal(stored, "FROM v") == "the view 'v' of the lake reads raw.u, which is not a table of the lake"
     check(stored, "FROM v", 5)
@@ -237,7 +237,7 @@ def test_table_that_was_dropped_is_none_of_the_lake(stored: Lake) -> None:
         ("ALTER TABLE lake.t ADD COLUMN n INTEGER DEFAULT 1", "default value"),
     ],
 )
-def test_expressions_that_writes_evaluate_are_checked(stored: Lake, change: str, kind: str) -> None:
+def test_expressions_that_writes_evaluate_are_checked(stored: AttachedLake, change: str, kind: str) -> None:
     stored.run(change)
     StoredQueries.load(stored.reader).check_expressions()
     if kind == "sort key":
@@ -253,7 +253,7 @@ def test_expressions_that_writes_evaluate_are_checked(stored: Lake, change: str,
     StoredQueries.load(stored.reader).check_expressions()
 
 
-def test_expression_may_use_only_safe_macros(stored: Lake) -> None:
+def test_expression_may_use_only_safe_macros(stored: AttachedLake) -> None:
     stored.run("ALTER TABLE lake.t SET SORTED BY (a)")
     stored.run(f"UPDATE {METADATA}.ducklake_sort_expression SET expression = 'f(a)'")
     StoredQueries.load(stored.reader).check_expressions()
@@ -262,7 +262,7 @@ def test_expression_may_use_only_safe_macros(stored: Lake) -> None:
         StoredQueries.load(stored.reader).check_expressions()
 
 
-def test_table_without_a_schema_must_be_in_main(stored: Lake) -> None:
+def test_table_without_a_schema_must_be_in_main(stored: AttachedLake) -> None:
     prepare_query(stored.reader, "SELECT * FROM T, raw.u, (WITH u AS (FROM t) FROM u)")
     with pytest.raises(UnknownNameError) as refused:
         prepare_query(stored.reader, "FROM U")
@@ -279,7 +279,7 @@ def test_table_without_a_schema_must_be_in_main(stored: Lake) -> None:
         prepare_query(stored.reader, "FROM u")
 
 
-def test_prepared_connection_finds_the_tables_of_every_schema(stored: Lake) -> None:
+def test_prepared_connection_finds_the_tables_of_every_schema(stored: AttachedLake) -> None:
     with stored.connection.cursor() as runner:
         prepare_query(stored.reader, "FROM raw.u", runner)
         assert runner.rows("SELECT count(*) FROM raw.u, main.t") == [(0,)]
@@ -290,10 +290,10 @@ def test_prepared_connection_finds_the_tables_of_every_schema(stored: Lake) -> N
         prepare_query(stored.reader, "PIVOT t ON a")
 
 
-def test_lake_without_stored_sql_permits_every_query(local: Lake) -> None:
-    local.run("CREATE TABLE lake.t (a INTEGER)")
-    StoredQueries.load(local.reader).check(find_references("FROM read_csv('x')"))
-    StoredQueries.load(local.reader).check(None)
+def test_lake_without_stored_sql_permits_every_query(file_lake: AttachedLake) -> None:
+    file_lake.run("CREATE TABLE lake.t (a INTEGER)")
+    StoredQueries.load(file_lake.reader).check(find_references("FROM read_csv('x')"))
+    StoredQueries.load(file_lake.reader).check(None)
 
 
 # The kinds that are found after each statement.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import py4j.java_gateway
 import pyspark
 import pytest
+from jvm_calls import execution_of
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkAttributeError
 from pyspark.sql import SparkSession
@@ -172,7 +173,7 @@ def test_relation_copy_and_janino_replace_the_fileindex(spark: SparkSession, tmp
     size = Path(path.removeprefix("file://")).stat().st_size
     texts = [f"{size}\0{path}\0"]
     fixed = internals.with_file_index(spark.read.schema("id BIGINT").parquet(), texts)
-    assert "PlannedFiles" in str(fixed._jdf.queryExecution().analyzed().relation().location().getClass())
+    assert "PlannedFiles" in str(execution_of(fixed).analyzed().relation().location().getClass())
     assert 0 < fixed.count() < 3
 
 

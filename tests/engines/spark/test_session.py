@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from catalog_lake import Lake
+    from catalog_lake import AttachedLake
     from pyspark.sql import DataFrame
 
     from lakeconf import Store
@@ -92,7 +92,7 @@ COLUMNS = {
 
 
 @pytest.fixture(scope="module")
-def rich(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+def rich(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AttachedLake]:
     """A lake with many types and schema changes."""
     folder: Path = tmp_path_factory.mktemp("rich")
     with lake("duckdb", folder, options=", DATA_INLINING_ROW_LIMIT 0") as source:
@@ -124,7 +124,7 @@ def rows(frame: DataFrame) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def expected(spark: SparkSession, rich: Lake) -> list[str]:
+def expected(spark: SparkSession, rich: AttachedLake) -> list[str]:
     """The rows with the default settings of the session."""
     found = rows(scan(spark, rich, "t"))
     assert len(found) == 86
@@ -149,7 +149,7 @@ CHANGED = [[name] for name in SETTINGS] if PROVE else [list(SETTINGS)[first::2] 
 @pytest.mark.slow
 @pytest.mark.parametrize("changed", CHANGED, ids=" ".join)
 def test_changed_setting_does_not_change_rows(
-    settings: SparkSession, rich: Lake, expected: list[str], changed: list[str]
+    settings: SparkSession, rich: AttachedLake, expected: list[str], changed: list[str]
 ) -> None:
     frame = scan(settings, rich, "t")
     filtered = frame.where("f = 0.1D AND A < 10 AND e IS NOT NULL")
@@ -161,7 +161,7 @@ def test_changed_setting_does_not_change_rows(
 
 
 @pytest.mark.slow
-def test_frame_belongs_to_the_users_session(spark: SparkSession, rich: Lake) -> None:
+def test_frame_belongs_to_the_users_session(spark: SparkSession, rich: AttachedLake) -> None:
     frame = scan(spark, rich, "t", columns=["A", "u"])
     assert frame.sparkSession is spark
     assert [field.metadata for field in frame.schema] == [{}, {}]
@@ -173,11 +173,11 @@ def test_frame_belongs_to_the_users_session(spark: SparkSession, rich: Lake) -> 
 
 @pytest.mark.slow
 def test_application_settings_do_not_affect_a_scan(
-    spark: SparkSession, files: Lake, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, file_lake: AttachedLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A new session starts with these settings, whatever the user's session has now."""
     monkeypatch.setattr(scan_source, "_MOST_POSITIONS", -1)
-    files.run("CREATE TABLE lake.t AS SELECT i AS a FROM range(100) r(i)", "DELETE FROM lake.t WHERE a < 10")
+    file_lake.run("CREATE TABLE lake.t AS SELECT i AS a FROM range(100) r(i)", "DELETE FROM lake.t WHERE a < 10")
     given = {"spark.sql.retainGroupColumns": "false", "spark.sql.groupByOrdinal": "false"}
     started = spark.sparkContext._jsc.sc().conf()
     for key, value in given.items():
@@ -185,7 +185,7 @@ def test_application_settings_do_not_affect_a_scan(
     try:
         private = private_session(spark)
         assert not {key for key in given if private.conf.get(key) == given[key]}
-        assert scan(spark, files, "t").count() == 90
+        assert scan(spark, file_lake, "t").count() == 90
     finally:
         for key in given:
             started.remove(key)
@@ -292,11 +292,13 @@ def test_spark_extra_installs_only_the_tested_versions() -> None:
 
 
 @pytest.fixture
-def engine(spark: SparkSession, usual: Lake) -> Iterator[SparkEngine]:
-    usual.run("CREATE TABLE lake.t (a BIGINT NOT NULL, b VARCHAR)", "INSERT INTO lake.t VALUES (1, 'x'), (2, 'y')")
-    with usual.connection.cursor() as writer:
+def engine(spark: SparkSession, inlining_lake: AttachedLake) -> Iterator[SparkEngine]:
+    inlining_lake.run(
+        "CREATE TABLE lake.t (a BIGINT NOT NULL, b VARCHAR)", "INSERT INTO lake.t VALUES (1, 'x'), (2, 'y')"
+    )
+    with inlining_lake.connection.cursor() as writer:
         writer.execute("USE lake")
-        yield SparkEngine(spark, usual.reader, writer, {}, access_to(usual))
+        yield SparkEngine(spark, inlining_lake.reader, writer, {}, access_to(inlining_lake))
 
 
 def test_frame_of_another_application_is_rejected(engine: SparkEngine, spark: SparkSession) -> None:
@@ -313,16 +315,16 @@ TYPE = "VARIANT" if reads_file_with(["variant"]) else "JSON"
 ROWS = f"FROM (VALUES (1, 'x', 1::{TYPE}), (2, NULL, NULL), (3, 'z', 2::{TYPE})) AS v (a, b, v)"
 
 
-def checked(spark: SparkSession, lake: Lake, change: str = "") -> TableCheck:
+def checked(spark: SparkSession, lake: AttachedLake, change: str = "") -> TableCheck:
     frame = scan(spark, lake, "t")
     table = load_table(lake.reader, "t", lake.newest)
     return check(frame.selectExpr(*change.split(";")) if change else frame, lake.reader, table, lake.newest)
 
 
 @pytest.mark.slow
-def test_column_that_spark_reads_differently_is_found(spark: SparkSession, files: Lake) -> None:
-    files.run(f"CREATE TABLE lake.t (a INTEGER, b VARCHAR, v {TYPE})", f"INSERT INTO lake.t {ROWS}")
-    found = checked(spark, files, "a + 0 AS a;coalesce(b, '') AS b;v")
+def test_column_that_spark_reads_differently_is_found(spark: SparkSession, file_lake: AttachedLake) -> None:
+    file_lake.run(f"CREATE TABLE lake.t (a INTEGER, b VARCHAR, v {TYPE})", f"INSERT INTO lake.t {ROWS}")
+    found = checked(spark, file_lake, "a + 0 AS a;coalesce(b, '') AS b;v")
     assert [one.equal for one in found.columns] == [True, False, True]
     assert (found.columns[1].duckdb.values, found.columns[1].spark.values) == (2, 3)
 

@@ -19,7 +19,7 @@ from lakeconf.engines.spark.connect.source import ConnectSource, _check_types, c
 from lakeconf.errors import SparkError, StorageError, UnsupportedError
 
 if TYPE_CHECKING:
-    from catalog_lake import Lake
+    from catalog_lake import AttachedLake
 
 
 TYPES = {f"c{number}": (kind, values[-1]) for number, (kind, values) in enumerate(VALUES.items())} | {
@@ -33,92 +33,96 @@ ROW = ", ".join(sql for _, sql in TYPES.values())
 
 
 @pytest.mark.slow
-def test_every_type_with_deletes_and_inlined_rows(connect: SparkSession, usual: Lake) -> None:
+def test_every_type_with_deletes_and_inlined_rows(connect: SparkSession, inlining_lake: AttachedLake) -> None:
     """The session's time zone is not UTC, and has no 02:30 on that day."""
-    usual.run(f"CREATE TABLE lake.t ({COLUMNS})", f"INSERT INTO lake.t SELECT {ROW} FROM range(40)")
-    usual.run("DELETE FROM lake.t WHERE rowid % 3 = 0", f"INSERT INTO lake.t VALUES ({ROW})")
-    usual.run("INSERT INTO lake.t (c1) VALUES (1)", "DELETE FROM lake.t WHERE rowid IN (7, 41)")
+    inlining_lake.run(f"CREATE TABLE lake.t ({COLUMNS})", f"INSERT INTO lake.t SELECT {ROW} FROM range(40)")
+    inlining_lake.run("DELETE FROM lake.t WHERE rowid % 3 = 0", f"INSERT INTO lake.t VALUES ({ROW})")
+    inlining_lake.run("INSERT INTO lake.t (c1) VALUES (1)", "DELETE FROM lake.t WHERE rowid IN (7, 41)")
     assert connect.conf.get("spark.sql.session.timeZone") == "America/New_York"
-    assert_alike(connect, usual, "t", newest=2)
+    assert_alike(connect, inlining_lake, "t", newest=2)
 
 
 @pytest.mark.slow
-def test_evolution(connect: SparkSession, files: Lake) -> None:
+def test_evolution(connect: SparkSession, file_lake: AttachedLake) -> None:
     """Names of other columns, promotions, defaults, and fields that are younger than their struct."""
-    files.run('CREATE TABLE lake.t (a INTEGER, b INTEGER, s STRUCT(x INTEGER), "F" FLOAT)')
-    files.run("INSERT INTO lake.t SELECT i, -i, CASE WHEN i % 2 = 0 THEN {'x': i} END, 0.1 FROM range(9) r(i)")
-    files.run("ALTER TABLE lake.t RENAME b TO c", "ALTER TABLE lake.t ADD COLUMN b VARCHAR DEFAULT 'new'")
-    files.run("ALTER TABLE lake.t ALTER a TYPE BIGINT", 'ALTER TABLE lake.t ALTER "F" TYPE DOUBLE')
-    files.run("ALTER TABLE lake.t ADD COLUMN s.y INTEGER DEFAULT 5", "ALTER TABLE lake.t DROP COLUMN s.x")
-    files.run("ALTER TABLE lake.t ADD COLUMN d DATE", "INSERT INTO lake.t (a, c) VALUES (3000000000, 1)")
-    files.run('ALTER TABLE lake.t RENAME "F" TO f', "DELETE FROM lake.t WHERE a = 3")
-    assert_alike(connect, files, "t")
+    file_lake.run('CREATE TABLE lake.t (a INTEGER, b INTEGER, s STRUCT(x INTEGER), "F" FLOAT)')
+    file_lake.run("INSERT INTO lake.t SELECT i, -i, CASE WHEN i % 2 = 0 THEN {'x': i} END, 0.1 FROM range(9) r(i)")
+    file_lake.run("ALTER TABLE lake.t RENAME b TO c", "ALTER TABLE lake.t ADD COLUMN b VARCHAR DEFAULT 'new'")
+    file_lake.run("ALTER TABLE lake.t ALTER a TYPE BIGINT", 'ALTER TABLE lake.t ALTER "F" TYPE DOUBLE')
+    file_lake.run("ALTER TABLE lake.t ADD COLUMN s.y INTEGER DEFAULT 5", "ALTER TABLE lake.t DROP COLUMN s.x")
+    file_lake.run("ALTER TABLE lake.t ADD COLUMN d DATE", "INSERT INTO lake.t (a, c) VALUES (3000000000, 1)")
+    file_lake.run('ALTER TABLE lake.t RENAME "F" TO f', "DELETE FROM lake.t WHERE a = 3")
+    assert_alike(connect, file_lake, "t")
 
 
-def test_registered_files_with_partitions_in_their_paths(connect: SparkSession, files: Lake) -> None:
-    files.run("CREATE TABLE lake.t (a INTEGER, moment TIMESTAMP)")
-    folder = files.folder / "moment=2024-03-10 02%3A30%3A00"
+def test_registered_files_with_partitions_in_their_paths(connect: SparkSession, file_lake: AttachedLake) -> None:
+    file_lake.run("CREATE TABLE lake.t (a INTEGER, moment TIMESTAMP)")
+    folder = file_lake.folder / "moment=2024-03-10 02%3A30%3A00"
     folder.mkdir()
-    files.run(f"COPY (SELECT i::INTEGER AS A, NULL::INTEGER AS extra FROM range(20) r(i)) TO '{folder}/x.parquet'")
-    files.run(
+    file_lake.run(f"COPY (SELECT i::INTEGER AS A, NULL::INTEGER AS extra FROM range(20) r(i)) TO '{folder}/x.parquet'")
+    file_lake.run(
         f"CALL ducklake_add_data_files('lake', 't', '{folder}/x.parquet', hive_partitioning => true, "
         "ignore_extra_columns => true)",
         "DELETE FROM lake.t WHERE a = 4",
     )
-    assert_alike(connect, files, "t")
+    assert_alike(connect, file_lake, "t")
 
 
-def test_deletion_vectors(connect: SparkSession, vectors: Lake) -> None:
+def test_deletion_vectors(connect: SparkSession, vectors: AttachedLake) -> None:
     vectors.run("CREATE TABLE lake.t AS SELECT i AS a FROM range(100) r(i)", "DELETE FROM lake.t WHERE a % 7 = 0")
     assert_alike(connect, vectors, "t", newest=1)
 
 
-def test_files_of_the_same_size_are_told_apart(connect: SparkSession, files: Lake) -> None:
-    files.run("CREATE TABLE lake.t (a INTEGER)", *(f"INSERT INTO lake.t VALUES ({n}), ({n})" for n in range(3)))
-    files.run("DELETE FROM lake.t WHERE rowid IN (0, 3)")
-    paths = sorted((files.folder / "data").rglob("*.parquet"))
+def test_files_of_the_same_size_are_told_apart(connect: SparkSession, file_lake: AttachedLake) -> None:
+    file_lake.run("CREATE TABLE lake.t (a INTEGER)", *(f"INSERT INTO lake.t VALUES ({n}), ({n})" for n in range(3)))
+    file_lake.run("DELETE FROM lake.t WHERE rowid IN (0, 3)")
+    paths = sorted((file_lake.folder / "data").rglob("*.parquet"))
     for path in paths:
         os.utime(path, (1, 1))
-    assert_alike(connect, files, "t", newest=1)
+    assert_alike(connect, file_lake, "t", newest=1)
 
 
 @pytest.mark.prove("duckdb", "sqlite")
-def test_changes(connect: SparkSession, source: Lake) -> None:
+def test_changes(connect: SparkSession, source: AttachedLake) -> None:
     source.run("CREATE TABLE lake.t AS SELECT i AS a FROM range(30) r(i)", "DELETE FROM lake.t WHERE a % 5 = 0")
     source.run("INSERT INTO lake.t VALUES (100)", "UPDATE lake.t SET a = -a WHERE a IN (7, 100)")
     last = source.newest
     assert_changes_alike(connect, source, [(1, last), (2, 2), (3, last), (last, last)])
 
 
-def test_column_named_like_sparks_metadata(connect: SparkSession, files: Lake) -> None:
-    files.run("CREATE TABLE lake.t (_metadata INTEGER, a INTEGER)", "INSERT INTO lake.t SELECT i, i FROM range(9) r(i)")
-    files.run("DELETE FROM lake.t WHERE a = 3")
-    assert_alike(connect, files, "t", row_ids=False)
+def test_column_named_like_sparks_metadata(connect: SparkSession, file_lake: AttachedLake) -> None:
+    file_lake.run(
+        "CREATE TABLE lake.t (_metadata INTEGER, a INTEGER)", "INSERT INTO lake.t SELECT i, i FROM range(9) r(i)"
+    )
+    file_lake.run("DELETE FROM lake.t WHERE a = 3")
+    assert_alike(connect, file_lake, "t", row_ids=False)
 
 
-def test_missing_file_raises(connect: SparkSession, files: Lake) -> None:
-    files.run("CREATE TABLE lake.t AS SELECT i AS a FROM range(9) r(i)", "INSERT INTO lake.t VALUES (9)")
-    frame = scan(connect, files, "t")
-    path = sorted((files.folder / "data").rglob("*.parquet"))[0]
+def test_missing_file_raises(connect: SparkSession, file_lake: AttachedLake) -> None:
+    file_lake.run("CREATE TABLE lake.t AS SELECT i AS a FROM range(9) r(i)", "INSERT INTO lake.t VALUES (9)")
+    frame = scan(connect, file_lake, "t")
+    path = sorted((file_lake.folder / "data").rglob("*.parquet"))[0]
     path.unlink()
     with pytest.raises(Exception, match=r"FILE_NOT_EXIST|PATH_NOT_FOUND"):
         frame.count()
     with pytest.raises(StorageError, match=f"{path} is missing, but the catalog lists it"):
-        scan(connect, files, "t")
+        scan(connect, file_lake, "t")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pattern", ["*.parquet", "*-delete.parquet"])
-def test_file_that_is_replaced_after_the_scan_fails_its_jobs(connect: SparkSession, files: Lake, pattern: str) -> None:
+def test_file_that_is_replaced_after_the_scan_fails_its_jobs(
+    connect: SparkSession, file_lake: AttachedLake, pattern: str
+) -> None:
     """A Parquet file without rows would be no rows without an error, or no deletes."""
-    files.run("CREATE TABLE lake.t AS SELECT i AS a FROM range(9) r(i)", "DELETE FROM lake.t WHERE a = 4")
-    frame = scan(connect, files, "t")
-    path = max((files.folder / "data").rglob(pattern), key=lambda found: "delete" not in found.name)
+    file_lake.run("CREATE TABLE lake.t AS SELECT i AS a FROM range(9) r(i)", "DELETE FROM lake.t WHERE a = 4")
+    frame = scan(connect, file_lake, "t")
+    path = max((file_lake.folder / "data").rglob(pattern), key=lambda found: "delete" not in found.name)
     assert frame.count() == 8
     kind = "a" if pattern == "*.parquet" else "file_path, 1::BIGINT AS pos"
-    files.run(f"COPY (SELECT {kind} FROM read_parquet('{path}') LIMIT 0) TO '{path}.new' (FORMAT parquet)")
+    file_lake.run(f"COPY (SELECT {kind} FROM read_parquet('{path}') LIMIT 0) TO '{path}.new' (FORMAT parquet)")
     path.with_name(f"{path.name}.new").replace(path)
-    connect.catalog.refreshByPath(str(files.folder / "data"))
+    connect.catalog.refreshByPath(str(file_lake.folder / "data"))
     for job in (
         frame.collect,
         frame.count,
@@ -128,43 +132,45 @@ def test_file_that_is_replaced_after_the_scan_fails_its_jobs(connect: SparkSessi
         with pytest.raises(Exception, match="a file of this scan is missing or was replaced"):
             job()
     with pytest.raises(StorageError, match="it was truncated or replaced"):
-        scan(connect, files, "t")
+        scan(connect, file_lake, "t")
 
 
-def test_file_of_the_same_size_that_replaces_another_fails_jobs(connect: SparkSession, files: Lake) -> None:
-    files.run("CREATE TABLE lake.t AS SELECT i AS a FROM range(9) r(i)")
-    plan, inlined = plan_changes_with_inlined_rows(files.reader, "t", 1, files.newest)
-    frame, changes = scan(connect, files, "t"), read_changes(connect, access_to(files), plan, inlined)
+def test_file_of_the_same_size_that_replaces_another_fails_jobs(connect: SparkSession, file_lake: AttachedLake) -> None:
+    file_lake.run("CREATE TABLE lake.t AS SELECT i AS a FROM range(9) r(i)")
+    plan, inlined = plan_changes_with_inlined_rows(file_lake.reader, "t", 1, file_lake.newest)
+    frame, changes = scan(connect, file_lake, "t"), read_changes(connect, access_to(file_lake), plan, inlined)
     assert changes.count() == 9
-    (path,) = (files.folder / "data").rglob("*.parquet")
+    (path,) = (file_lake.folder / "data").rglob("*.parquet")
     os.utime(path, (1, 1))
     for job in (frame.collect, changes.count):
         with pytest.raises(Exception, match="a file of this scan is missing or was replaced"):
             job()
-    assert scan(connect, files, "t").count() == 9
+    assert scan(connect, file_lake, "t").count() == 9
 
 
-def test_file_that_is_missing_when_a_cached_frame_is_read_again_fails_jobs(connect: SparkSession, files: Lake) -> None:
+def test_file_that_is_missing_when_a_cached_frame_is_read_again_fails_jobs(
+    connect: SparkSession, file_lake: AttachedLake
+) -> None:
     """Spark lists the files of a cached frame again, and ignores those that are missing."""
-    files.run("CREATE TABLE lake.t AS SELECT i AS a FROM range(9) r(i)", "INSERT INTO lake.t VALUES (9)")
-    frame = scan(connect, files, "t").cache()
+    file_lake.run("CREATE TABLE lake.t AS SELECT i AS a FROM range(9) r(i)", "INSERT INTO lake.t VALUES (9)")
+    frame = scan(connect, file_lake, "t").cache()
     assert frame.count() == 10
-    sorted((files.folder / "data").rglob("*.parquet"))[0].unlink()
-    connect.catalog.refreshByPath(str(files.folder / "data"))
+    sorted((file_lake.folder / "data").rglob("*.parquet"))[0].unlink()
+    connect.catalog.refreshByPath(str(file_lake.folder / "data"))
     with pytest.raises(Exception, match=r"FILE_NOT_EXIST|is missing or was replaced"):
         frame.count()
     frame.unpersist()
 
 
-def test_file_that_spark_would_skip_raises(connect: SparkSession, files: Lake) -> None:
-    files.run("CREATE TABLE lake.t (a INTEGER)")
-    path = files.folder / "_hidden.parquet"
-    files.run(f"COPY (SELECT 1 AS a) TO '{path}'", f"CALL ducklake_add_data_files('lake', 't', '{path}')")
+def test_file_that_spark_would_skip_raises(connect: SparkSession, file_lake: AttachedLake) -> None:
+    file_lake.run("CREATE TABLE lake.t (a INTEGER)")
+    path = file_lake.folder / "_hidden.parquet"
+    file_lake.run(f"COPY (SELECT 1 AS a) TO '{path}'", f"CALL ducklake_add_data_files('lake', 't', '{path}')")
     with pytest.raises(UnsupportedError, match="does not read files of this name"):
-        scan(connect, files, "t")
+        scan(connect, file_lake, "t")
 
 
-def test_encrypted_files_are_refused(connect: SparkSession, encrypted: Lake) -> None:
+def test_encrypted_files_are_refused(connect: SparkSession, encrypted: AttachedLake) -> None:
     encrypted.run("CREATE TABLE lake.t AS SELECT 1 AS a")
     with pytest.raises(UnsupportedError, match="are encrypted, and a plan of Spark must not") as raised:
         scan(connect, encrypted, "t")
@@ -172,12 +178,14 @@ def test_encrypted_files_are_refused(connect: SparkSession, encrypted: Lake) -> 
     assert key not in str(raised.value)
 
 
-def test_names_that_differ_only_by_the_case_of_other_letters_are_refused(connect: SparkSession, files: Lake) -> None:
+def test_names_that_differ_only_by_the_case_of_other_letters_are_refused(
+    connect: SparkSession, file_lake: AttachedLake
+) -> None:
     """DuckDB compares only ASCII letters without case."""
-    files.run('CREATE TABLE lake.t ("Ä" INTEGER, "ä" INTEGER)', "INSERT INTO lake.t VALUES (1, 2)")
+    file_lake.run('CREATE TABLE lake.t ("Ä" INTEGER, "ä" INTEGER)', "INSERT INTO lake.t VALUES (1, 2)")
     with pytest.raises(UnsupportedError, match="names that differ only by case"):
-        scan(connect, files, "t")
-    assert [tuple(row) for row in scan(connect, files, "t", columns=["ä"]).collect()] == [(2,)]
+        scan(connect, file_lake, "t")
+    assert [tuple(row) for row in scan(connect, file_lake, "t", columns=["ä"]).collect()] == [(2,)]
 
 
 HARMLESS = {
@@ -200,20 +208,20 @@ HARMLESS = {
 @pytest.mark.parametrize(
     "names", [[name] for name in HARMLESS] if PROVE else [list(HARMLESS)[::2], list(HARMLESS)[1::2]]
 )
-def test_settings_that_change_no_rows(connect: SparkSession, files: Lake, names: list[str]) -> None:
+def test_settings_that_change_no_rows(connect: SparkSession, file_lake: AttachedLake, names: list[str]) -> None:
     some = {kind: sql for kind, sql in TYPES.values() if kind.startswith(("BLOB", "TIMESTAMP", "DATE", "HUGE"))}
     columns = ", ".join(f"c{number} {kind}" for number, kind in enumerate(some))
     rows = ", ".join(some.values())
-    files.run(f"CREATE TABLE lake.t ({columns})", f"INSERT INTO lake.t SELECT {rows} FROM range(9)")
-    files.run("DELETE FROM lake.t WHERE rowid = 3")
+    file_lake.run(f"CREATE TABLE lake.t ({columns})", f"INSERT INTO lake.t SELECT {rows} FROM range(9)")
+    file_lake.run("DELETE FROM lake.t WHERE rowid = 3")
     for name in names:
         connect.conf.set(name, HARMLESS[name])
-    assert_alike(connect, files, "t", newest=1)
+    assert_alike(connect, file_lake, "t", newest=1)
 
 
-def test_files_are_listed_once(connect: SparkSession, files: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    files.run("CREATE TABLE lake.t (a INTEGER)", *(f"INSERT INTO lake.t VALUES ({n}), (9)" for n in range(3)))
-    files.run("ALTER TABLE lake.t ADD COLUMN b INTEGER DEFAULT 7", "DELETE FROM lake.t WHERE a = 1")
+def test_files_are_listed_once(connect: SparkSession, file_lake: AttachedLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    file_lake.run("CREATE TABLE lake.t (a INTEGER)", *(f"INSERT INTO lake.t VALUES ({n}), (9)" for n in range(3)))
+    file_lake.run("ALTER TABLE lake.t ADD COLUMN b INTEGER DEFAULT 7", "DELETE FROM lake.t WHERE a = 1")
     jobs, listing = [], ConnectSource._listing
 
     def counted(source: ConnectSource, given: Any) -> Any:
@@ -221,26 +229,32 @@ def test_files_are_listed_once(connect: SparkSession, files: Lake, monkeypatch: 
         return listing(source, given)
 
     monkeypatch.setattr(ConnectSource, "_listing", counted)
-    assert sorted(tuple(row) for row in scan(connect, files, "t").collect()) == [(0, 7), (2, 7), (9, 7), (9, 7), (9, 7)]
+    assert sorted(tuple(row) for row in scan(connect, file_lake, "t").collect()) == [
+        (0, 7),
+        (2, 7),
+        (9, 7),
+        (9, 7),
+        (9, 7),
+    ]
     assert jobs == [4]
 
 
-def test_names_with_characters_of_patterns_and_escapes(connect: SparkSession, files: Lake) -> None:
-    files.run("CREATE TABLE lake.t (a INTEGER)")
+def test_names_with_characters_of_patterns_and_escapes(connect: SparkSession, file_lake: AttachedLake) -> None:
+    file_lake.run("CREATE TABLE lake.t (a INTEGER)")
     for number, name in enumerate(("a*b", "a?b", "[a]", "{a,b}", "a%20b", "ü b", "a:b")):
-        path = files.folder / f"{name}.parquet"
-        files.run(f"COPY (SELECT {number}::INTEGER AS a) TO '{path}'")
+        path = file_lake.folder / f"{name}.parquet"
+        file_lake.run(f"COPY (SELECT {number}::INTEGER AS a) TO '{path}'")
         escaped = str(path).replace("[", "[[]").replace("*", "[*]").replace("?", "[?]")
-        files.run(f"CALL ducklake_add_data_files('lake', 't', '{escaped}')")
-    assert sorted(row.a for row in scan(connect, files, "t").collect()) == list(range(7))
+        file_lake.run(f"CALL ducklake_add_data_files('lake', 't', '{escaped}')")
+    assert sorted(row.a for row in scan(connect, file_lake, "t").collect()) == list(range(7))
 
 
-def test_file_that_is_registered_twice_is_refused(connect: SparkSession, files: Lake) -> None:
-    path = files.folder / "a.parquet"
-    files.run("CREATE TABLE lake.t (a INTEGER)", f"COPY (SELECT 1::INTEGER AS a) TO '{path}'")
-    files.run(*[f"CALL ducklake_add_data_files('lake', 't', '{path}')"] * 2)
+def test_file_that_is_registered_twice_is_refused(connect: SparkSession, file_lake: AttachedLake) -> None:
+    path = file_lake.folder / "a.parquet"
+    file_lake.run("CREATE TABLE lake.t (a INTEGER)", f"COPY (SELECT 1::INTEGER AS a) TO '{path}'")
+    file_lake.run(*[f"CALL ducklake_add_data_files('lake', 't', '{path}')"] * 2)
     with pytest.raises(StorageError, match="twice, and Spark would read it once"):
-        scan(connect, files, "t")
+        scan(connect, file_lake, "t")
 
 
 def test_type_that_differs_is_refused(connect: SparkSession) -> None:

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from killed_client import COMMITTED, KEY, POINTS, ROWS, WRITTEN, run
+from lake_parts import data_path_of, session_of
 from local_stores import config_of, in_bucket
+from plain_sql import plain_rows
 from pyspark.sql import SparkSession
 from strength import PROVE, in_prove
 
@@ -97,7 +99,7 @@ def test_buckets_are_those_of_duckdb(lake: lakeconf.Lake, connect: SparkSession,
     for name in ("spark", "duckdb"):
         pattern = tmp_path / "data/main" / name / "*/*.parquet"
         query = f"SELECT split_part(filename, '/', -2), id FROM read_parquet('{pattern}', filename = true)"
-        folders[name] = sorted(lake._session.writer.rows(query))
+        folders[name] = sorted(plain_rows(lake, query))
     assert folders["spark"] == folders["duckdb"]
     assert len({folder for folder, _ in folders["spark"]}) == 4
     assert lake.table("spark").scan().to_native().count() == 40
@@ -186,8 +188,8 @@ def test_folder_in_a_bucket_is_removed(s3_server: S3Server, tmp_path: Path) -> N
     store = lakeconf.init(config_of(tmp_path, storage=in_bucket(s3_server))).get_store("dev")
     with store.open() as lake:
         lake.create_table("t", {"id": "BIGINT"})
-        writer = lake._session.writer
-        folder = f"{lake._session.reader.data_path}main/t/lakeconf-1/"
+        writer = session_of(lake).writer
+        folder = f"{data_path_of(lake)}main/t/lakeconf-1/"
         for name in ("a.parquet", "_temporary/0/b.parquet"):
             writer.execute(f"COPY (SELECT 1 AS a) TO '{folder}{name}'")
         remove_staged(writer, folder)

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from jvm_calls import execution_of
 from random_lakes import LEAVES
 from source_tree import REPOSITORY
 from spark_rows import assert_alike, scan
@@ -20,44 +21,46 @@ from lakeconf.errors import LakeconfError, UnsupportedError
 from lakeconf.sql import identifier, literal
 
 if TYPE_CHECKING:
-    from catalog_lake import Lake
+    from catalog_lake import AttachedLake
     from pyspark.sql import DataFrame, SparkSession
 
 
 @pytest.mark.slow
-def test_filter_on_a_name_that_was_dropped_and_added_again(spark: SparkSession, files: Lake) -> None:
+def test_filter_on_a_name_that_was_dropped_and_added_again(spark: SparkSession, file_lake: AttachedLake) -> None:
     """Spark pushes filters down to Parquet by name, but reads columns by field id."""
-    files.run("CREATE TABLE lake.t (a INTEGER, b VARCHAR)", "INSERT INTO lake.t SELECT i, 'old' FROM range(100) r(i)")
-    files.run("ALTER TABLE lake.t DROP b", "ALTER TABLE lake.t ADD COLUMN b VARCHAR")
-    files.run("INSERT INTO lake.t SELECT i, 'new' FROM range(100, 200) r(i)")
-    frame = scan(spark, files, "t")
+    file_lake.run(
+        "CREATE TABLE lake.t (a INTEGER, b VARCHAR)", "INSERT INTO lake.t SELECT i, 'old' FROM range(100) r(i)"
+    )
+    file_lake.run("ALTER TABLE lake.t DROP b", "ALTER TABLE lake.t ADD COLUMN b VARCHAR")
+    file_lake.run("INSERT INTO lake.t SELECT i, 'new' FROM range(100, 200) r(i)")
+    frame = scan(spark, file_lake, "t")
     assert frame.where("b IS NULL").count() == 100
     assert frame.where("b = 'new'").count() == 100
     assert frame.where("b = 'old'").count() == 0
 
 
 @pytest.mark.slow
-def test_filter_on_swapped_names_of_columns_and_fields(spark: SparkSession, files: Lake) -> None:
-    files.run(
+def test_filter_on_swapped_names_of_columns_and_fields(spark: SparkSession, file_lake: AttachedLake) -> None:
+    file_lake.run(
         "CREATE TABLE lake.t (a INTEGER, b INTEGER)", "INSERT INTO lake.t SELECT i, i + 1000 FROM range(100) r(i)"
     )
-    files.run(*(f"ALTER TABLE lake.t RENAME {old} TO {new}" for old, new in (("a", "c"), ("b", "a"), ("c", "b"))))
-    files.run("INSERT INTO lake.t (b, a) SELECT i, i + 1000 FROM range(100, 200) r(i)")
-    frame = scan(spark, files, "t")
+    file_lake.run(*(f"ALTER TABLE lake.t RENAME {old} TO {new}" for old, new in (("a", "c"), ("b", "a"), ("c", "b"))))
+    file_lake.run("INSERT INTO lake.t (b, a) SELECT i, i + 1000 FROM range(100, 200) r(i)")
+    frame = scan(spark, file_lake, "t")
     assert frame.where("b < 1000").count() == 200
     assert frame.where("a >= 1000").count() == 200
-    assert_alike(spark, files, "t")
-    files.run("CREATE TABLE lake.u (s STRUCT(x INTEGER, y INTEGER))")
-    files.run("INSERT INTO lake.u SELECT {'x': i, 'y': i + 1000} FROM range(100) r(i)")
+    assert_alike(spark, file_lake, "t")
+    file_lake.run("CREATE TABLE lake.u (s STRUCT(x INTEGER, y INTEGER))")
+    file_lake.run("INSERT INTO lake.u SELECT {'x': i, 'y': i + 1000} FROM range(100) r(i)")
     swaps = (("x", "z"), ("y", "x"), ("z", "y"))
-    files.run(*(f"ALTER TABLE lake.u RENAME COLUMN s.{old} TO {new}" for old, new in swaps))
-    assert [scan(spark, files, "u").where(where).count() for where in ("s.x >= 1000", "s.y < 1000")] == [100, 100]
-    assert_alike(spark, files, "u")
+    file_lake.run(*(f"ALTER TABLE lake.u RENAME COLUMN s.{old} TO {new}" for old, new in swaps))
+    assert [scan(spark, file_lake, "u").where(where).count() for where in ("s.x >= 1000", "s.y < 1000")] == [100, 100]
+    assert_alike(spark, file_lake, "u")
 
 
-def test_filters_on_unchanged_names_are_pushed_down_to_parquet(spark: SparkSession, files: Lake) -> None:
-    files.run("CREATE TABLE lake.t (a INTEGER, s STRUCT(x INTEGER))", "INSERT INTO lake.t VALUES (1, {'x': 2})")
-    plan = scan(spark, files, "t").where("a = 1 AND s.x = 2")._jdf.queryExecution().executedPlan().toString()
+def test_filters_on_unchanged_names_are_pushed_down_to_parquet(spark: SparkSession, file_lake: AttachedLake) -> None:
+    file_lake.run("CREATE TABLE lake.t (a INTEGER, s STRUCT(x INTEGER))", "INSERT INTO lake.t VALUES (1, {'x': 2})")
+    plan = execution_of(scan(spark, file_lake, "t").where("a = 1 AND s.x = 2")).executedPlan().toString()
     assert "EqualTo(a,1)" in plan
     assert "EqualTo(s.x,2)" in plan
 
@@ -78,25 +81,25 @@ INTEGER = f"c{list(DEFAULTS).index('INTEGER')}"
 
 
 @pytest.mark.slow
-def test_initial_defaults_of_every_type(spark: SparkSession, files: Lake) -> None:
-    files.run("CREATE TABLE lake.t (i INTEGER)", "INSERT INTO lake.t SELECT i FROM range(10) r(i)")
+def test_initial_defaults_of_every_type(spark: SparkSession, file_lake: AttachedLake) -> None:
+    file_lake.run("CREATE TABLE lake.t (i INTEGER)", "INSERT INTO lake.t SELECT i FROM range(10) r(i)")
     for number, (type_name, default) in enumerate(DEFAULTS.items()):
-        files.run(f"ALTER TABLE lake.t ADD COLUMN c{number} {type_name} DEFAULT {default}")
-    files.run("INSERT INTO lake.t (i) VALUES (100)", f"INSERT INTO lake.t (i, {INTEGER}) VALUES (101, NULL)")
-    assert_alike(spark, files, "t", newest=3)
-    frame = scan(spark, files, "t", columns=["i", INTEGER])
+        file_lake.run(f"ALTER TABLE lake.t ADD COLUMN c{number} {type_name} DEFAULT {default}")
+    file_lake.run("INSERT INTO lake.t (i) VALUES (100)", f"INSERT INTO lake.t (i, {INTEGER}) VALUES (101, NULL)")
+    assert_alike(spark, file_lake, "t", newest=3)
+    frame = scan(spark, file_lake, "t", columns=["i", INTEGER])
     assert frame.where(f"{INTEGER} = 70000").count() == 11
     assert frame.where(f"{INTEGER} IS NULL").count() == 1
 
 
 @pytest.mark.slow
-def test_default_that_was_changed_or_dropped_later(spark: SparkSession, files: Lake) -> None:
-    files.run("CREATE TABLE lake.t (i INTEGER)", "INSERT INTO lake.t VALUES (1)")
-    files.run("ALTER TABLE lake.t ADD COLUMN c INTEGER DEFAULT 7", "INSERT INTO lake.t (i) VALUES (2)")
-    files.run("ALTER TABLE lake.t ALTER c SET DEFAULT 8", "INSERT INTO lake.t (i) VALUES (3)")
-    files.run("ALTER TABLE lake.t ALTER c DROP DEFAULT", "INSERT INTO lake.t (i) VALUES (4)")
-    assert sorted(scan(spark, files, "t").collect()) == [(1, 7), (2, 7), (3, 8), (4, None)]
-    assert_alike(spark, files, "t")
+def test_default_that_was_changed_or_dropped_later(spark: SparkSession, file_lake: AttachedLake) -> None:
+    file_lake.run("CREATE TABLE lake.t (i INTEGER)", "INSERT INTO lake.t VALUES (1)")
+    file_lake.run("ALTER TABLE lake.t ADD COLUMN c INTEGER DEFAULT 7", "INSERT INTO lake.t (i) VALUES (2)")
+    file_lake.run("ALTER TABLE lake.t ALTER c SET DEFAULT 8", "INSERT INTO lake.t (i) VALUES (3)")
+    file_lake.run("ALTER TABLE lake.t ALTER c DROP DEFAULT", "INSERT INTO lake.t (i) VALUES (4)")
+    assert sorted(scan(spark, file_lake, "t").collect()) == [(1, 7), (2, 7), (3, 8), (4, None)]
+    assert_alike(spark, file_lake, "t")
 
 
 NESTED = {
@@ -127,17 +130,17 @@ NESTED_CHANGES = {
 
 
 @pytest.mark.slow
-def test_nested_schema_changes(spark: SparkSession, files: Lake) -> None:
+def test_nested_schema_changes(spark: SparkSession, file_lake: AttachedLake) -> None:
     changed = [next(name for name in NESTED if f"{{{name}}}" in alters[0]) for alters in NESTED_CHANGES.values()]
     columns = ", ".join(f"{name}{number} {NESTED[name][0]}" for number, name in enumerate(changed))
     rows = ", ".join("(" + ", ".join(NESTED[name][1][row] for name in changed) + ")" for row in range(4))
-    files.run(f"CREATE TABLE lake.t ({columns})", f"INSERT INTO lake.t VALUES {rows}")
+    file_lake.run(f"CREATE TABLE lake.t ({columns})", f"INSERT INTO lake.t VALUES {rows}")
     for number, alters in enumerate(NESTED_CHANGES.values()):
         names = {name: f"{name}{number}" for name in NESTED}
-        files.run(*(f"ALTER TABLE lake.t {alter.format(**names)}" for alter in alters))
-    assert_alike(spark, files, "t", newest=1)
-    files.run("INSERT INTO lake.t SELECT * FROM lake.t", "DELETE FROM lake.t WHERE rowid = 5")
-    assert_alike(spark, files, "t", newest=3)
+        file_lake.run(*(f"ALTER TABLE lake.t {alter.format(**names)}" for alter in alters))
+    assert_alike(spark, file_lake, "t", newest=1)
+    file_lake.run("INSERT INTO lake.t SELECT * FROM lake.t", "DELETE FROM lake.t WHERE rowid = 5")
+    assert_alike(spark, file_lake, "t", newest=3)
 
 
 PROMOTIONS = {
@@ -181,56 +184,56 @@ VALUES: dict[str, list[object]] = {
 
 
 @pytest.mark.slow
-def test_type_promotions(spark: SparkSession, files: Lake) -> None:
+def test_type_promotions(spark: SparkSession, file_lake: AttachedLake) -> None:
     pairs = [(old, new) for old, news in PROMOTIONS.items() for new in news]
     columns = ", ".join(f"c{number} {old}" for number, (old, _) in enumerate(pairs))
     values = [[*map(str, VALUES[old]), *["NULL"] * 3] for old, _ in pairs]
     rows = ", ".join("(" + ", ".join(value[row] for value in values) + ")" for row in range(4))
-    files.run(f"CREATE TABLE lake.t ({columns})", f"INSERT INTO lake.t VALUES {rows}")
-    files.run(*(f"ALTER TABLE lake.t ALTER c{number} TYPE {new}" for number, (_, new) in enumerate(pairs)))
-    files.run("INSERT INTO lake.t SELECT * FROM lake.t")
-    assert_alike(spark, files, "t", newest=2)
+    file_lake.run(f"CREATE TABLE lake.t ({columns})", f"INSERT INTO lake.t VALUES {rows}")
+    file_lake.run(*(f"ALTER TABLE lake.t ALTER c{number} TYPE {new}" for number, (_, new) in enumerate(pairs)))
+    file_lake.run("INSERT INTO lake.t SELECT * FROM lake.t")
+    assert_alike(spark, file_lake, "t", newest=2)
 
 
 @pytest.mark.slow
-def test_promotion_to_timestamptz_in_another_time_zone(spark: SparkSession, files: Lake) -> None:
-    files.run(
+def test_promotion_to_timestamptz_in_another_time_zone(spark: SparkSession, file_lake: AttachedLake) -> None:
+    file_lake.run(
         "CREATE TABLE lake.t (a TIMESTAMP, b DATE)", "INSERT INTO lake.t VALUES ('2024-03-10 02:30:00', '2024-03-10')"
     )
-    files.run("INSERT INTO lake.t VALUES ('2024-11-03 01:30:00', '1850-01-01')")
-    files.run("ALTER TABLE lake.t ALTER a TYPE TIMESTAMPTZ", "ALTER TABLE lake.t ALTER b TYPE TIMESTAMPTZ")
-    files.run("SET TimeZone = 'America/New_York'")
-    assert_alike(spark, files, "t", row_ids=False)
+    file_lake.run("INSERT INTO lake.t VALUES ('2024-11-03 01:30:00', '1850-01-01')")
+    file_lake.run("ALTER TABLE lake.t ALTER a TYPE TIMESTAMPTZ", "ALTER TABLE lake.t ALTER b TYPE TIMESTAMPTZ")
+    file_lake.run("SET TimeZone = 'America/New_York'")
+    assert_alike(spark, file_lake, "t", row_ids=False)
 
 
 @pytest.mark.slow
-def test_promotion_before_a_compaction(spark: SparkSession, files: Lake) -> None:
-    files.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1)", "INSERT INTO lake.t VALUES (2)")
-    files.run("ALTER TABLE lake.t ALTER a TYPE BIGINT", "INSERT INTO lake.t VALUES (3000000000)")
-    files.run("DELETE FROM lake.t WHERE a = 2", "CALL ducklake_merge_adjacent_files('lake')")
-    files.run("CALL ducklake_rewrite_data_files('lake', delete_threshold => 0.0)")
-    assert_alike(spark, files, "t")
+def test_promotion_before_a_compaction(spark: SparkSession, file_lake: AttachedLake) -> None:
+    file_lake.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1)", "INSERT INTO lake.t VALUES (2)")
+    file_lake.run("ALTER TABLE lake.t ALTER a TYPE BIGINT", "INSERT INTO lake.t VALUES (3000000000)")
+    file_lake.run("DELETE FROM lake.t WHERE a = 2", "CALL ducklake_merge_adjacent_files('lake')")
+    file_lake.run("CALL ducklake_rewrite_data_files('lake', delete_threshold => 0.0)")
+    assert_alike(spark, file_lake, "t")
 
 
 ODD_NAMES = ["a b", "a.b", "a`b", 'a"b', "a,b;c", "ü", "=", "(x)", "rowid2", "a\nb", "%", "A"]
 
 
 @pytest.mark.slow
-def test_unusual_column_names(spark: SparkSession, files: Lake) -> None:
+def test_unusual_column_names(spark: SparkSession, file_lake: AttachedLake) -> None:
     columns = ", ".join(f"{identifier(name)} INTEGER" for name in ODD_NAMES)
     struct = ", ".join(f"{literal(name)}: {number}" for number, name in enumerate(ODD_NAMES))
-    files.run(
+    file_lake.run(
         f"CREATE TABLE lake.t ({columns}, s STRUCT({columns}))",
         f"INSERT INTO lake.t VALUES ({', '.join(map(str, range(len(ODD_NAMES))))}, {{{struct}}})",
     )
-    assert scan(spark, files, "t").columns == [*ODD_NAMES, "s"]
-    assert_alike(spark, files, "t")
+    assert scan(spark, file_lake, "t").columns == [*ODD_NAMES, "s"]
+    assert_alike(spark, file_lake, "t")
     for number, name in enumerate(ODD_NAMES):
-        files.run(
+        file_lake.run(
             f"ALTER TABLE lake.t RENAME {identifier(name)} TO plain{number}",
             f"ALTER TABLE lake.t ADD COLUMN {identifier(name)} INTEGER DEFAULT {number + 100}",
         )
-    assert_alike(spark, files, "t", newest=1)
+    assert_alike(spark, file_lake, "t", newest=1)
 
 
 def test_default_that_the_spark_type_cannot_hold_is_rejected() -> None:
@@ -360,20 +363,22 @@ def same(found: list[Any], expected: list[Any]) -> bool:
 
 
 @pytest.mark.slow
-def test_every_type_in_files_and_inlined(spark: SparkSession, usual: Lake) -> None:
+def test_every_type_in_files_and_inlined(spark: SparkSession, inlining_lake: AttachedLake) -> None:
     # Spark 4.0 reads no file with a VARIANT, and DuckDB cannot pass it on.
     types = {name: fact for name, fact in TYPES.items() if name != "VARIANT" or reads_file_with(["variant"])}
-    usual.run(f"CREATE TABLE lake.t (i INTEGER, {', '.join(f'{column(name)} {name}' for name in types)})")
+    inlining_lake.run(f"CREATE TABLE lake.t (i INTEGER, {', '.join(f'{column(name)} {name}' for name in types)})")
     listed = [[*pairs, *["NULL"] * (ROWS - len(pairs))] for *_, pairs in types.values()]
     rows = ", ".join(f"({', '.join(map(str, row))})" for row in zip(range(ROWS), *listed, strict=True))
-    usual.run(f"INSERT INTO lake.t VALUES {rows}")
+    inlining_lake.run(f"INSERT INTO lake.t VALUES {rows}")
     inlined = [name for name in types if name not in NOT_INLINED]
-    assert_values(scan(spark, usual, "t", columns=["i", *map(column, inlined)]), inlined)
-    usual.run("CALL ducklake_flush_inlined_data('lake')")
-    assert usual.metadata("SELECT count(*) > 0 FROM ducklake_data_file WHERE end_snapshot IS NULL") == [(True,)]
-    assert_values(scan(spark, usual, "t"), list(types))
-    assert_alike(spark, usual, "t", row_ids=False)
-    found = dict(usual.metadata("SELECT column_name, column_type FROM ducklake_column WHERE parent_column IS NULL"))
+    assert_values(scan(spark, inlining_lake, "t", columns=["i", *map(column, inlined)]), inlined)
+    inlining_lake.run("CALL ducklake_flush_inlined_data('lake')")
+    assert inlining_lake.metadata("SELECT count(*) > 0 FROM ducklake_data_file WHERE end_snapshot IS NULL") == [(True,)]
+    assert_values(scan(spark, inlining_lake, "t"), list(types))
+    assert_alike(spark, inlining_lake, "t", row_ids=False)
+    found = dict(
+        inlining_lake.metadata("SELECT column_name, column_type FROM ducklake_column WHERE parent_column IS NULL")
+    )
     assert found == {"i": "int32", **{column(name): in_lake for name, (in_lake, *_) in types.items()}}
 
 
@@ -404,14 +409,16 @@ def test_casts_that_give_the_values_of_duckdb() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("in_file", [True, False])
-def test_nanoseconds_that_spark_cannot_represent_are_rejected(spark: SparkSession, usual: Lake, in_file: bool) -> None:
-    usual.run("CREATE TABLE lake.t (x TIMESTAMP_NS, l TIMESTAMP_NS[])")
-    usual.run("INSERT INTO lake.t VALUES ('2024-01-01 00:00:00.123456789', ['2024-01-01 00:00:00.000000001'])")
+def test_nanoseconds_that_spark_cannot_represent_are_rejected(
+    spark: SparkSession, inlining_lake: AttachedLake, in_file: bool
+) -> None:
+    inlining_lake.run("CREATE TABLE lake.t (x TIMESTAMP_NS, l TIMESTAMP_NS[])")
+    inlining_lake.run("INSERT INTO lake.t VALUES ('2024-01-01 00:00:00.123456789', ['2024-01-01 00:00:00.000000001'])")
     if in_file:
-        usual.run("CALL ducklake_flush_inlined_data('lake')")
+        inlining_lake.run("CALL ducklake_flush_inlined_data('lake')")
     for column in ("x", "l"):
         with pytest.raises(Exception, match="TIMESTAMP_NS has more digits than Spark's microseconds"):
-            scan(spark, usual, "t", columns=[column]).collect()
+            scan(spark, inlining_lake, "t", columns=[column]).collect()
 
 
 @pytest.mark.slow
@@ -424,31 +431,35 @@ def test_nanoseconds_that_spark_cannot_represent_are_rejected(spark: SparkSessio
     ],
 )
 def test_inlined_values_that_spark_lacks_are_rejected(
-    spark: SparkSession, usual: Lake, kind: str, value: str, message: str
+    spark: SparkSession, inlining_lake: AttachedLake, kind: str, value: str, message: str
 ) -> None:
-    usual.run(f"CREATE TABLE lake.t (i INTEGER, x {kind})", f"INSERT INTO lake.t VALUES (1, {value})")
+    inlining_lake.run(f"CREATE TABLE lake.t (i INTEGER, x {kind})", f"INSERT INTO lake.t VALUES (1, {value})")
     with pytest.raises(UnsupportedError, match=message):
-        scan(spark, usual, "t")
-    assert scan(spark, usual, "t", columns=["i"]).collect() == [(1,)]
+        scan(spark, inlining_lake, "t")
+    assert scan(spark, inlining_lake, "t", columns=["i"]).collect() == [(1,)]
 
 
-def test_integers_of_more_than_38_digits_in_a_file_are_rejected(spark: SparkSession, files: Lake) -> None:
-    files.run("CREATE TABLE lake.t (x HUGEINT)", "INSERT INTO lake.t VALUES (150000000000000000000000000000000000000)")
+def test_integers_of_more_than_38_digits_in_a_file_are_rejected(spark: SparkSession, file_lake: AttachedLake) -> None:
+    file_lake.run(
+        "CREATE TABLE lake.t (x HUGEINT)", "INSERT INTO lake.t VALUES (150000000000000000000000000000000000000)"
+    )
     with pytest.raises(Exception, match=r"NUMERIC_VALUE_OUT_OF_RANGE|ARITHMETIC_OVERFLOW|CAST_OVERFLOW"):
-        scan(spark, files, "t").collect()
+        scan(spark, file_lake, "t").collect()
 
 
-def test_inlined_negative_interval_is_read(spark: SparkSession, usual: Lake) -> None:
-    usual.run("CREATE TABLE lake.t (x INTERVAL)", "INSERT INTO lake.t VALUES (INTERVAL '-1 month 2 days -26 hours')")
-    assert scan(spark, usual, "t").collect() == [("-1 month 2 days -26:00:00",)]
+def test_inlined_negative_interval_is_read(spark: SparkSession, inlining_lake: AttachedLake) -> None:
+    inlining_lake.run(
+        "CREATE TABLE lake.t (x INTERVAL)", "INSERT INTO lake.t VALUES (INTERVAL '-1 month 2 days -26 hours')"
+    )
+    assert scan(spark, inlining_lake, "t").collect() == [("-1 month 2 days -26:00:00",)]
 
 
 @pytest.mark.slow
-def test_every_type_nested_in_other_types(spark: SparkSession, files: Lake) -> None:
+def test_every_type_nested_in_other_types(spark: SparkSession, file_lake: AttachedLake) -> None:
     names = [name for name in TYPES if name not in ("VARIANT", "GEOMETRY")]
     columns = [f"c{n} STRUCT(l {name}[], m MAP(INTEGER, {name}))" for n, name in enumerate(names)]
     literals = [[f"CAST({value} AS {name})" for value in [*TYPES[name][2], "NULL"]] for name in names]
     row = ", ".join(f"{{'l': [{', '.join(found)}], 'm': MAP {{1: {found[0]}, 2: NULL}}}}" for found in literals)
-    files.run(f"CREATE TABLE lake.t ({', '.join(columns)})", f"INSERT INTO lake.t VALUES ({row})")
-    files.run(f"INSERT INTO lake.t VALUES ({', '.join(['NULL'] * len(names))})")
-    assert_alike(spark, files, "t")
+    file_lake.run(f"CREATE TABLE lake.t ({', '.join(columns)})", f"INSERT INTO lake.t VALUES ({row})")
+    file_lake.run(f"INSERT INTO lake.t VALUES ({', '.join(['NULL'] * len(names))})")
+    assert_alike(spark, file_lake, "t")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from catalog_lake import lake
+from jvm_calls import execution_of
 from pyspark.sql.types import IntegerType, StructField, StructType
 from spark_rows import assert_alike, scan
 
@@ -21,82 +22,84 @@ from lakeconf.errors import StorageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from catalog_lake import Lake
+    from catalog_lake import AttachedLake
     from pyspark.sql import SparkSession
 
 TABLE = "CREATE TABLE lake.t (a INTEGER, b VARCHAR)"
 
 
-def fill(lake: Lake, *starts: int) -> None:
+def fill(lake: AttachedLake, *starts: int) -> None:
     """Creates a file of 100 rows for each start."""
     lake.run(TABLE)
     for start in starts:
         lake.run(f"INSERT INTO lake.t SELECT i, 'row ' || i FROM range({start}, {start + 100}) r(i)")
 
 
-def test_plan_uses_the_parametrized_delete_method(spark: SparkSession, files: Lake, way: str) -> None:
-    fill(files, 0)
-    files.run("DELETE FROM lake.t WHERE a < 20")
-    plan = str(scan(spark, files, "t")._jdf.queryExecution().analyzed().toString())
+def test_plan_uses_the_parametrized_delete_method(spark: SparkSession, file_lake: AttachedLake, way: str) -> None:
+    fill(file_lake, 0)
+    file_lake.run("DELETE FROM lake.t WHERE a < 20")
+    plan = str(execution_of(scan(spark, file_lake, "t")).analyzed().toString())
     assert ("Join" in plan) == (way != "bits")
 
 
 @pytest.mark.slow
 @pytest.mark.prove("a join", "a join with many delete files")
 @pytest.mark.usefixtures("way")
-def test_deletes_in_the_first_and_last_rows_of_files(spark: SparkSession, files: Lake) -> None:
-    fill(files, 0, 1000, 2000, 3000)
-    files.run("DELETE FROM lake.t WHERE a % 1000 IN (0, 63, 64, 65, 99) AND a < 3000")
-    files.run("DELETE FROM lake.t WHERE a BETWEEN 1000 AND 1062")
-    assert_alike(spark, files, "t")
+def test_deletes_in_the_first_and_last_rows_of_files(spark: SparkSession, file_lake: AttachedLake) -> None:
+    fill(file_lake, 0, 1000, 2000, 3000)
+    file_lake.run("DELETE FROM lake.t WHERE a % 1000 IN (0, 63, 64, 65, 99) AND a < 3000")
+    file_lake.run("DELETE FROM lake.t WHERE a BETWEEN 1000 AND 1062")
+    assert_alike(spark, file_lake, "t")
 
 
 @pytest.mark.slow
 @pytest.mark.prove("a join with many delete files", "a join")
 @pytest.mark.usefixtures("way")
-def test_deletes_in_the_catalog_and_in_files(spark: SparkSession, usual: Lake) -> None:
-    fill(usual, 0, 1000)
-    usual.run("DELETE FROM lake.t WHERE a < 60", "DELETE FROM lake.t WHERE a IN (99, 1000)")
-    assert_alike(spark, usual, "t")
-    usual.run("CALL ducklake_flush_inlined_data('lake')", "DELETE FROM lake.t WHERE a = 1050")
-    assert_alike(spark, usual, "t")
+def test_deletes_in_the_catalog_and_in_files(spark: SparkSession, inlining_lake: AttachedLake) -> None:
+    fill(inlining_lake, 0, 1000)
+    inlining_lake.run("DELETE FROM lake.t WHERE a < 60", "DELETE FROM lake.t WHERE a IN (99, 1000)")
+    assert_alike(spark, inlining_lake, "t")
+    inlining_lake.run("CALL ducklake_flush_inlined_data('lake')", "DELETE FROM lake.t WHERE a = 1050")
+    assert_alike(spark, inlining_lake, "t")
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("way")
-def test_deletes_with_a_partition_column_named_pos(spark: SparkSession, files: Lake) -> None:
-    files.run("CREATE TABLE lake.t (pos INTEGER, b VARCHAR)", "ALTER TABLE lake.t SET PARTITIONED BY (pos)")
-    files.run("INSERT INTO lake.t SELECT i % 3, 'row ' || i FROM range(100) r(i)")
-    files.run("DELETE FROM lake.t WHERE b LIKE '%7'")
-    assert_alike(spark, files, "t")
+def test_deletes_with_a_partition_column_named_pos(spark: SparkSession, file_lake: AttachedLake) -> None:
+    file_lake.run("CREATE TABLE lake.t (pos INTEGER, b VARCHAR)", "ALTER TABLE lake.t SET PARTITIONED BY (pos)")
+    file_lake.run("INSERT INTO lake.t SELECT i % 3, 'row ' || i FROM range(100) r(i)")
+    file_lake.run("DELETE FROM lake.t WHERE b LIKE '%7'")
+    assert_alike(spark, file_lake, "t")
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("way")
-def test_delete_position_after_the_end_of_the_file_is_ignored(spark: SparkSession, files: Lake) -> None:
-    fill(files, 0, 1000)
-    files.run("DELETE FROM lake.t WHERE a = 5", "DELETE FROM lake.t WHERE a = 1005")
-    for (path,) in files.rows("SELECT delete_file FROM ducklake_list_files('lake', 't')"):
+def test_delete_position_after_the_end_of_the_file_is_ignored(spark: SparkSession, file_lake: AttachedLake) -> None:
+    fill(file_lake, 0, 1000)
+    file_lake.run("DELETE FROM lake.t WHERE a = 5", "DELETE FROM lake.t WHERE a = 1005")
+    for (path,) in file_lake.rows("SELECT delete_file FROM ducklake_list_files('lake', 't')"):
         named = f"SELECT unnest([file_path, file_path]) AS file_path, unnest([pos, 128]) AS pos FROM '{path}'"
-        files.run(f"CREATE OR REPLACE TEMP TABLE positions AS {named}", f"COPY positions TO '{path}' (FORMAT parquet)")
-        size = (files.folder / path).stat().st_size
+        file_lake.run(
+            f"CREATE OR REPLACE TEMP TABLE positions AS {named}", f"COPY positions TO '{path}' (FORMAT parquet)"
+        )
+        size = (file_lake.folder / path).stat().st_size
         name = path.rpartition("/")[2]
         catalog = "__ducklake_metadata_lake.ducklake_delete_file"
-        files.run(f"UPDATE {catalog} SET file_size_bytes = {size}, footer_size = NULL WHERE path LIKE '%{name}'")
-    assert scan(spark, files, "t").count() == 198
+        file_lake.run(f"UPDATE {catalog} SET file_size_bytes = {size}, footer_size = NULL WHERE path LIKE '%{name}'")
+    assert scan(spark, file_lake, "t").count() == 198
 
 
 @pytest.mark.slow
 def test_many_delete_files_are_read_by_several_tasks(
-    spark: SparkSession, files: Lake, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, file_lake: AttachedLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fill(files, 0, 1000, 2000)
-    files.run("DELETE FROM lake.t WHERE a % 10 = 0")
+    fill(file_lake, 0, 1000, 2000)
+    file_lake.run("DELETE FROM lake.t WHERE a % 10 = 0")
     monkeypatch.setattr(scan_source, "_MOST_POSITIONS", -1)
     exchanged = {}
     for most in (3, 2):
         monkeypatch.setattr(scan_source, "_FEW_FILES", most)
-        plan = str(scan(spark, files, "t")._jdf.queryExecution().executedPlan().toString())
+        plan = str(execution_of(scan(spark, file_lake, "t")).executedPlan().toString())
         exchanged[most] = "Exchange hashpartitioning(_groupingexpression" in plan
     assert exchanged == {3: False, 2: True}
 
@@ -119,26 +122,26 @@ def test_limits_apply_to_all_files_together() -> None:
 
 
 @pytest.fixture
-def three(files: Lake) -> Lake:
+def three_files(file_lake: AttachedLake) -> AttachedLake:
     """Files with 100, 64 and 10 rows; rows deleted in two snapshots, in delete files and in the catalog."""
-    files.run("CREATE TABLE lake.t (a INTEGER)")
+    file_lake.run("CREATE TABLE lake.t (a INTEGER)")
     for start, end in ((0, 100), (100, 164), (164, 174)):
-        files.run(f"INSERT INTO lake.t SELECT i FROM range({start}, {end}) r(i)")
-    files.run("DELETE FROM lake.t WHERE a IN (0, 63, 64, 99)", "DELETE FROM lake.t WHERE a IN (1, 100, 163)")
-    files.run("CALL lake.set_option('data_inlining_row_limit', 10)", "DELETE FROM lake.t WHERE a IN (2, 173)")
-    return files
+        file_lake.run(f"INSERT INTO lake.t SELECT i FROM range({start}, {end}) r(i)")
+    file_lake.run("DELETE FROM lake.t WHERE a IN (0, 63, 64, 99)", "DELETE FROM lake.t WHERE a IN (1, 100, 163)")
+    file_lake.run("CALL lake.set_option('data_inlining_row_limit', 10)", "DELETE FROM lake.t WHERE a IN (2, 173)")
+    return file_lake
 
 
 def test_delete_files_are_read_once_for_a_snapshot(
-    spark: SparkSession, three: Lake, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, three_files: AttachedLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unread(*_: object) -> None:
         raise AssertionError
 
-    plan, before = (plan_scan(three.reader, "t", three.newest - past) for past in (0, 2))
+    plan, before = (plan_scan(three_files.reader, "t", three_files.newest - past) for past in (0, 2))
     assert bitmap_condition(spark, plan.files, plan.snapshot_id) is not None
     monkeypatch.setattr(scan_source, "connect", unread)
-    again = plan_scan(three.reader, "t", three.newest)
+    again = plan_scan(three_files.reader, "t", three_files.newest)
     condition = bitmap_condition(spark, again.files, again.snapshot_id)
     assert condition is not None
     assert relation(spark, again.files, NUMBERS).where(condition).count() == 174 - 9
@@ -165,7 +168,7 @@ SELECTED = [
 
 
 @pytest.fixture(scope="module")
-def structs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+def structs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AttachedLake]:
     """Tables with unchanged structs, renamed structs and structs with an added field; `deleted` has deleted rows."""
     folder: Path = tmp_path_factory.mktemp("structs")
     with lake("duckdb", folder, options=", DATA_INLINING_ROW_LIMIT 0") as source:
@@ -187,7 +190,7 @@ def structs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
 @pytest.mark.parametrize("selected", SELECTED, ids=" ".join)
 @pytest.mark.parametrize("table", ["whole", "deleted"])
 def test_single_struct_fields_are_read(
-    spark: SparkSession, structs: Lake, table: str, selected: tuple[str, ...]
+    spark: SparkSession, structs: AttachedLake, table: str, selected: tuple[str, ...]
 ) -> None:
     found = scan(spark, structs, table).selectExpr(*selected).collect()
     expected = structs.rows(f"SELECT {', '.join(selected)} FROM lake.{table}")
@@ -195,6 +198,6 @@ def test_single_struct_fields_are_read(
 
 
 @pytest.mark.slow
-def test_whole_struct_and_a_single_field_are_read_together(spark: SparkSession, structs: Lake) -> None:
+def test_whole_struct_and_a_single_field_are_read_together(spark: SparkSession, structs: AttachedLake) -> None:
     found = scan(spark, structs, "whole").where("a = 3").selectExpr("to_json(grown)", "plain.x").collect()
     assert [tuple(row) for row in found] == [('{"x":3,"yy":"y3","z":4}', 3)]

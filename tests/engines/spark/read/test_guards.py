@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from jvm_calls import execution_of
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import LongType, StructField, StructType
 from spark_rows import scan
@@ -22,11 +23,11 @@ from lakeconf.errors import StorageError, UnsupportedError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from catalog_lake import Lake
+    from catalog_lake import AttachedLake
     from pyspark.sql import DataFrame, SparkSession
 
 
-def with_deletes(lake: Lake) -> list[str]:
+def with_deletes(lake: AttachedLake) -> list[str]:
     """Creates two files of the same size with different deleted rows, and returns their paths."""
     lake.run("CREATE TABLE lake.t (a INTEGER)")
     lake.run(*(f"INSERT INTO lake.t SELECT i FROM range({start}, {start + 100}) r(i)" for start in (1000, 2000)))
@@ -34,11 +35,11 @@ def with_deletes(lake: Lake) -> list[str]:
     return [path for (path,) in lake.rows("SELECT data_file FROM ducklake_list_files('lake', 't') ORDER BY ALL")]
 
 
-def expected(lake: Lake) -> list[tuple[int, ...]]:
+def expected(lake: AttachedLake) -> list[tuple[int, ...]]:
     return sorted(lake.rows("SELECT a FROM lake.t"))
 
 
-def refresh(spark: SparkSession, frame: DataFrame, lake: Lake) -> None:
+def refresh(spark: SparkSession, frame: DataFrame, lake: AttachedLake) -> None:
     frame.createOrReplaceTempView("refreshed")
     spark.sql("REFRESH TABLE refreshed")
     spark.catalog.refreshTable("refreshed")
@@ -48,29 +49,29 @@ def refresh(spark: SparkSession, frame: DataFrame, lake: Lake) -> None:
 @pytest.mark.slow
 @pytest.mark.prove("a join", "a join with many delete files")
 @pytest.mark.usefixtures("way")
-def test_changed_modification_times_do_not_change_the_rows(spark: SparkSession, files: Lake) -> None:
-    paths = with_deletes(files)
-    frame, with_ids = scan(spark, files, "t"), scan(spark, files, "t", row_ids=True)
+def test_changed_modification_times_do_not_change_the_rows(spark: SparkSession, file_lake: AttachedLake) -> None:
+    paths = with_deletes(file_lake)
+    frame, with_ids = scan(spark, file_lake, "t"), scan(spark, file_lake, "t", row_ids=True)
     assert len({Path(path).stat().st_size for path in paths}) == 1
     # The first file gets the former time of the second one, as after restoring a backup.
     second = Path(paths[1]).stat().st_mtime
     os.utime(paths[1], (second + 1000, second + 1000))
     os.utime(paths[0], (second, second))
-    refresh(spark, frame, files)
-    assert sorted(map(tuple, frame.collect())) == expected(files)
-    assert sorted(map(tuple, spark.table("refreshed").collect())) == expected(files)
-    refresh(spark, with_ids, files)
-    assert sorted(map(tuple, with_ids.select("a").collect())) == expected(files)
-    assert sorted(map(tuple, scan(spark, files, "t").collect())) == expected(files)
+    refresh(spark, frame, file_lake)
+    assert sorted(map(tuple, frame.collect())) == expected(file_lake)
+    assert sorted(map(tuple, spark.table("refreshed").collect())) == expected(file_lake)
+    refresh(spark, with_ids, file_lake)
+    assert sorted(map(tuple, with_ids.select("a").collect())) == expected(file_lake)
+    assert sorted(map(tuple, scan(spark, file_lake, "t").collect())) == expected(file_lake)
 
 
 @pytest.mark.slow
-def test_file_missing_after_a_refresh_raises_an_error(spark: SparkSession, files: Lake) -> None:
+def test_file_missing_after_a_refresh_raises_an_error(spark: SparkSession, file_lake: AttachedLake) -> None:
     """When Spark refreshes, it drops missing files from its list, and would then read fewer rows."""
-    paths = with_deletes(files)
-    frame = scan(spark, files, "t")
+    paths = with_deletes(file_lake)
+    frame = scan(spark, file_lake, "t")
     os.unlink(paths[0])
-    refresh(spark, frame, files)
+    refresh(spark, frame, file_lake)
     with pytest.raises(Exception, match=r"FILE_NOT_EXIST|does not exist|FileNotFound"):
         frame.collect()
 
@@ -78,12 +79,12 @@ def test_file_missing_after_a_refresh_raises_an_error(spark: SparkSession, files
 @pytest.mark.slow
 @pytest.mark.usefixtures("way")
 def test_row_of_an_unknown_file_raises_an_error(
-    spark: SparkSession, files: Lake, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, file_lake: AttachedLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Simulates that Spark reads a file that is not in its list: its number is its modification time."""
-    with_deletes(files)
+    with_deletes(file_lake)
     monkeypatch.setattr(scan_source, "_NUMBER", f"({scan_source._NUMBER} + 1700000000000)")
-    frame = scan(spark, files, "t")
+    frame = scan(spark, file_lake, "t")
     actions: list[Callable[[], object]] = [frame.collect, frame.count]
     for action in (*actions, frame.where("a > 1500").select(F.max("a")).collect):
         with pytest.raises(Exception, match="not in the plan of this scan"):
@@ -91,14 +92,16 @@ def test_row_of_an_unknown_file_raises_an_error(
 
 
 @pytest.mark.slow
-def test_unknown_delete_file_raises_an_error(spark: SparkSession, files: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    with_deletes(files)
-    planned = plan_scan(files.reader, "t", files.newest).files
+def test_unknown_delete_file_raises_an_error(
+    spark: SparkSession, file_lake: AttachedLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_deletes(file_lake)
+    planned = plan_scan(file_lake.reader, "t", file_lake.newest).files
     bases = {file.delete_file: 0 for file in planned if file.delete_file is not None}
-    assert len(scan_source._in_files(spark, bases, files.newest).collect()) == 60
+    assert len(scan_source._in_files(spark, bases, file_lake.newest).collect()) == 60
     monkeypatch.setattr(scan_source, "_NUMBER", f"({scan_source._NUMBER} + 1)")
     with pytest.raises(Exception, match="not in the plan of this scan"):
-        scan_source._in_files(spark, bases, files.newest).collect()
+        scan_source._in_files(spark, bases, file_lake.newest).collect()
 
 
 def test_part_with_a_different_type_is_rejected(spark: SparkSession) -> None:
@@ -226,7 +229,7 @@ def test_scan_of_the_same_files_is_exchanged_once(spark: SparkSession, uris: lis
         sums.join(over(spark, uris).groupBy("id").count().limit(1), sums.k == 0)
     )
     joined.collect()
-    assert "ReusedExchange" in joined._jdf.queryExecution().executedPlan().toString()
+    assert "ReusedExchange" in execution_of(joined).executedPlan().toString()
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 from catalog_lake import lake
+from jvm_calls import execution_of
 from spark_changes import assert_changes_alike, changes
 from spark_rows import assert_alike, scan
 
@@ -19,127 +20,129 @@ from lakeconf.errors import StorageError, UnsupportedError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from catalog_lake import Lake
+    from catalog_lake import AttachedLake
     from pyspark.sql import SparkSession
 
 TABLE = "CREATE TABLE lake.t (a INTEGER, b VARCHAR)"
 
 
-def fill(lake: Lake, *ranges: tuple[int, int]) -> None:
+def fill(lake: AttachedLake, *ranges: tuple[int, int]) -> None:
     """Creates a table with one file for each range."""
     lake.run(TABLE, *(f"INSERT INTO lake.t SELECT i, 'b' || i FROM range({a}, {b}) r(i)" for a, b in ranges))
 
 
-def register(lake: Lake, path: Path | str, select: str, options: str = "", call: str = "") -> None:
+def register(lake: AttachedLake, path: Path | str, select: str, options: str = "", call: str = "") -> None:
     """Writes a Parquet file with DuckDB and registers it."""
     lake.run(f"COPY ({select}) TO '{path}' (FORMAT parquet{options})")
     lake.run(f"CALL ducklake_add_data_files('lake', 't', '{path}'{call})")
 
 
 @pytest.mark.slow
-def test_tables_that_share_a_folder(spark: SparkSession, files: Lake) -> None:
-    fill(files, (0, 3))
-    files.run("ALTER TABLE lake.t RENAME TO u", TABLE, "INSERT INTO lake.t VALUES (7, 'seven')")
-    assert_alike(spark, files, "t")
-    assert_alike(spark, files, "u")
-    files.run("CREATE OR REPLACE TABLE lake.t (a INTEGER, b VARCHAR)", "INSERT INTO lake.t VALUES (8, 'eight')")
-    assert_alike(spark, files, "t")
+def test_tables_that_share_a_folder(spark: SparkSession, file_lake: AttachedLake) -> None:
+    fill(file_lake, (0, 3))
+    file_lake.run("ALTER TABLE lake.t RENAME TO u", TABLE, "INSERT INTO lake.t VALUES (7, 'seven')")
+    assert_alike(spark, file_lake, "t")
+    assert_alike(spark, file_lake, "u")
+    file_lake.run("CREATE OR REPLACE TABLE lake.t (a INTEGER, b VARCHAR)", "INSERT INTO lake.t VALUES (8, 'eight')")
+    assert_alike(spark, file_lake, "t")
 
 
 @pytest.mark.slow
-def test_updated_rows_keep_their_ids(spark: SparkSession, usual: Lake) -> None:
-    fill(usual, (0, 100))
-    usual.run("UPDATE lake.t SET b = 'new' WHERE a > 70", "UPDATE lake.t SET b = 'newer' WHERE a IN (1, 2)")
-    assert_alike(spark, usual, "t")
+def test_updated_rows_keep_their_ids(spark: SparkSession, inlining_lake: AttachedLake) -> None:
+    fill(inlining_lake, (0, 100))
+    inlining_lake.run("UPDATE lake.t SET b = 'new' WHERE a > 70", "UPDATE lake.t SET b = 'newer' WHERE a IN (1, 2)")
+    assert_alike(spark, inlining_lake, "t")
 
 
 @pytest.mark.slow
-def test_flushed_merged_and_rewritten_files(spark: SparkSession, usual: Lake) -> None:
-    usual.run(TABLE, *(f"INSERT INTO lake.t VALUES ({i}, 'small'), ({i + 10}, 'batch')" for i in range(4)))
-    usual.run("DELETE FROM lake.t WHERE a = 1", "UPDATE lake.t SET b = 'changed' WHERE a = 2")
-    usual.run("CALL ducklake_flush_inlined_data('lake')")
-    assert_alike(spark, usual, "t")
-    usual.run("INSERT INTO lake.t SELECT i, 'large' FROM range(100, 200) r(i)")
-    usual.run("DELETE FROM lake.t WHERE a BETWEEN 120 AND 170", "CALL ducklake_merge_adjacent_files('lake')")
-    usual.run("CALL ducklake_rewrite_data_files('lake', delete_threshold => 0.0)")
-    assert_alike(spark, usual, "t")
+def test_flushed_merged_and_rewritten_files(spark: SparkSession, inlining_lake: AttachedLake) -> None:
+    inlining_lake.run(TABLE, *(f"INSERT INTO lake.t VALUES ({i}, 'small'), ({i + 10}, 'batch')" for i in range(4)))
+    inlining_lake.run("DELETE FROM lake.t WHERE a = 1", "UPDATE lake.t SET b = 'changed' WHERE a = 2")
+    inlining_lake.run("CALL ducklake_flush_inlined_data('lake')")
+    assert_alike(spark, inlining_lake, "t")
+    inlining_lake.run("INSERT INTO lake.t SELECT i, 'large' FROM range(100, 200) r(i)")
+    inlining_lake.run("DELETE FROM lake.t WHERE a BETWEEN 120 AND 170", "CALL ducklake_merge_adjacent_files('lake')")
+    inlining_lake.run("CALL ducklake_rewrite_data_files('lake', delete_threshold => 0.0)")
+    assert_alike(spark, inlining_lake, "t")
 
 
 @pytest.mark.slow
-def test_registered_file_is_read_by_name_and_not_by_field_id(spark: SparkSession, files: Lake) -> None:
-    files.run(TABLE)
-    register(files, files.folder / "x.parquet", "SELECT 1 AS a, 'b' AS b", ", FIELD_IDS {a: 2, b: 1}")
-    assert_alike(spark, files, "t")
-    files.run(
+def test_registered_file_is_read_by_name_and_not_by_field_id(spark: SparkSession, file_lake: AttachedLake) -> None:
+    file_lake.run(TABLE)
+    register(file_lake, file_lake.folder / "x.parquet", "SELECT 1 AS a, 'b' AS b", ", FIELD_IDS {a: 2, b: 1}")
+    assert_alike(spark, file_lake, "t")
+    file_lake.run(
         "ALTER TABLE lake.t RENAME a TO c", "ALTER TABLE lake.t RENAME b TO a", "ALTER TABLE lake.t RENAME c TO b"
     )
-    register(files, files.folder / "y.parquet", "SELECT 5 AS b, 'new a' AS a")
-    assert_alike(spark, files, "t")
-    assert scan(spark, files, "t").where("a = 'b'").count() == 1
-    assert scan(spark, files, "t").where("a IS NULL").count() == 0
+    register(file_lake, file_lake.folder / "y.parquet", "SELECT 5 AS b, 'new a' AS a")
+    assert_alike(spark, file_lake, "t")
+    assert scan(spark, file_lake, "t").where("a = 'b'").count() == 1
+    assert scan(spark, file_lake, "t").where("a IS NULL").count() == 0
 
 
 @pytest.mark.slow
-def test_registered_file_without_a_column(spark: SparkSession, files: Lake) -> None:
-    files.run(TABLE, "ALTER TABLE lake.t ADD COLUMN c VARCHAR DEFAULT 'dflt'")
-    register(files, files.folder / "x.parquet", "SELECT 1 AS a, 'b' AS b", call=", allow_missing => true")
+def test_registered_file_without_a_column(spark: SparkSession, file_lake: AttachedLake) -> None:
+    file_lake.run(TABLE, "ALTER TABLE lake.t ADD COLUMN c VARCHAR DEFAULT 'dflt'")
+    register(file_lake, file_lake.folder / "x.parquet", "SELECT 1 AS a, 'b' AS b", call=", allow_missing => true")
     register(
-        files,
-        files.folder / "y.parquet",
+        file_lake,
+        file_lake.folder / "y.parquet",
         "SELECT 1 AS a, 2 AS extra",
         call=", allow_missing => true, ignore_extra_columns => true",
     )
-    assert_alike(spark, files, "t")
+    assert_alike(spark, file_lake, "t")
 
 
 @pytest.mark.slow
-def test_registered_file_with_nested_columns(spark: SparkSession, files: Lake) -> None:
-    files.run(
+def test_registered_file_with_nested_columns(spark: SparkSession, file_lake: AttachedLake) -> None:
+    file_lake.run(
         "CREATE TABLE lake.t (s STRUCT(x INTEGER, y VARCHAR), l STRUCT(z INTEGER)[], m MAP(VARCHAR, STRUCT(w INTEGER)))"
     )
     row = "SELECT {'y': 'why', 'x': 1} AS S, [{'z': 3}, NULL] AS l, MAP {'k': {'w': 4}} AS m"
-    register(files, files.folder / "x.parquet", row)
-    files.run(
+    register(file_lake, file_lake.folder / "x.parquet", row)
+    file_lake.run(
         "ALTER TABLE lake.t RENAME COLUMN s.x TO xx", "ALTER TABLE lake.t ADD COLUMN l.element.q VARCHAR DEFAULT 'q'"
     )
-    files.run("INSERT INTO lake.t VALUES ({'xx': 5, 'y': 'z'}, [{'z': 1, 'q': 'r'}], NULL)")
-    assert_alike(spark, files, "t")
+    file_lake.run("INSERT INTO lake.t VALUES ({'xx': 5, 'y': 'z'}, [{'z': 1, 'q': 'r'}], NULL)")
+    assert_alike(spark, file_lake, "t")
 
 
 @pytest.mark.slow
-def test_registered_file_with_narrower_types(spark: SparkSession, files: Lake) -> None:
-    files.run("CREATE TABLE lake.t (i BIGINT, d DOUBLE, n DECIMAL(18, 4), u UBIGINT)")
+def test_registered_file_with_narrower_types(spark: SparkSession, file_lake: AttachedLake) -> None:
+    file_lake.run("CREATE TABLE lake.t (i BIGINT, d DOUBLE, n DECIMAL(18, 4), u UBIGINT)")
     register(
-        files,
-        files.folder / "x.parquet",
+        file_lake,
+        file_lake.folder / "x.parquet",
         "SELECT 1::TINYINT AS i, 1.5::FLOAT AS d, 2.25::DECIMAL(5, 2) AS n, 7::UTINYINT AS u",
     )
     register(
-        files,
-        files.folder / "y.parquet",
+        file_lake,
+        file_lake.folder / "y.parquet",
         "SELECT 4000000000::UINTEGER AS i, 0.1::FLOAT AS d, 9::DECIMAL(9, 0) AS n, 7::UINTEGER AS u",
     )
-    assert_alike(spark, files, "t")
+    assert_alike(spark, file_lake, "t")
 
 
 @pytest.mark.slow
-def test_value_in_the_path_overrides_the_value_in_the_file(spark: SparkSession, files: Lake) -> None:
-    files.run("CREATE TABLE lake.t (a INTEGER, p INTEGER)")
-    (files.folder / "p=7").mkdir()
-    register(files, files.folder / "p=7" / "x.parquet", "SELECT 1 AS a, 9 AS p", call=", hive_partitioning => true")
-    assert scan(spark, files, "t").collect() == [(1, 7)]
-    assert_alike(spark, files, "t")
+def test_value_in_the_path_overrides_the_value_in_the_file(spark: SparkSession, file_lake: AttachedLake) -> None:
+    file_lake.run("CREATE TABLE lake.t (a INTEGER, p INTEGER)")
+    (file_lake.folder / "p=7").mkdir()
+    register(
+        file_lake, file_lake.folder / "p=7" / "x.parquet", "SELECT 1 AS a, 9 AS p", call=", hive_partitioning => true"
+    )
+    assert scan(spark, file_lake, "t").collect() == [(1, 7)]
+    assert_alike(spark, file_lake, "t")
 
 
 @pytest.mark.slow
-def test_partition_columns_are_read_from_the_data_files(spark: SparkSession, files: Lake) -> None:
-    files.run("CREATE TABLE lake.t (a INTEGER, ts TIMESTAMP, b VARCHAR)")
-    files.run("ALTER TABLE lake.t SET PARTITIONED BY (b, year(ts), month(ts), bucket(4, a))")
-    files.run(
+def test_partition_columns_are_read_from_the_data_files(spark: SparkSession, file_lake: AttachedLake) -> None:
+    file_lake.run("CREATE TABLE lake.t (a INTEGER, ts TIMESTAMP, b VARCHAR)")
+    file_lake.run("ALTER TABLE lake.t SET PARTITIONED BY (b, year(ts), month(ts), bucket(4, a))")
+    file_lake.run(
         "INSERT INTO lake.t SELECT i, TIMESTAMP '2024-01-01' + to_days(i * 20), 'p' || (i % 3) FROM range(20) r(i)"
     )
-    files.run("INSERT INTO lake.t VALUES (NULL, NULL, NULL), (1, NULL, '')", "DELETE FROM lake.t WHERE a = 5")
-    assert_alike(spark, files, "t")
+    file_lake.run("INSERT INTO lake.t VALUES (NULL, NULL, NULL), (1, NULL, '')", "DELETE FROM lake.t WHERE a = 5")
+    assert_alike(spark, file_lake, "t")
 
 
 @pytest.mark.slow
@@ -147,13 +150,16 @@ def test_partition_columns_are_read_from_the_data_files(spark: SparkSession, fil
     "options",
     ["CODEC zstd", "CODEC gzip", "CODEC lz4_raw", "CODEC uncompressed", "PARQUET_VERSION v2", "ROW_GROUP_SIZE 2048"],
 )
-def test_codecs_and_other_parquet_options(spark: SparkSession, files: Lake, options: str) -> None:
-    files.run(TABLE)
+def test_codecs_and_other_parquet_options(spark: SparkSession, file_lake: AttachedLake, options: str) -> None:
+    file_lake.run(TABLE)
     register(
-        files, files.folder / "x.parquet", "SELECT i::INTEGER AS a, 'b' || i AS b FROM range(5000) r(i)", f", {options}"
+        file_lake,
+        file_lake.folder / "x.parquet",
+        "SELECT i::INTEGER AS a, 'b' || i AS b FROM range(5000) r(i)",
+        f", {options}",
     )
-    files.run("DELETE FROM lake.t WHERE a % 3 = 0")
-    assert_alike(spark, files, "t")
+    file_lake.run("DELETE FROM lake.t WHERE a % 3 = 0")
+    assert_alike(spark, file_lake, "t")
 
 
 ODD_NAMES = [
@@ -163,30 +169,30 @@ ODD_NAMES = [
 
 
 @pytest.mark.slow
-def test_files_and_folders_with_unusual_names(spark: SparkSession, files: Lake) -> None:
-    files.run(TABLE)
-    plain = files.folder / "plain.parquet"
+def test_files_and_folders_with_unusual_names(spark: SparkSession, file_lake: AttachedLake) -> None:
+    file_lake.run(TABLE)
+    plain = file_lake.folder / "plain.parquet"
     for number, name in enumerate(ODD_NAMES):
-        path = files.folder / f"{name}.parquet"
+        path = file_lake.folder / f"{name}.parquet"
         path.parent.mkdir(exist_ok=True)
-        files.run(f"COPY (SELECT i::INTEGER AS a, 'b{number}' AS b FROM range(10) r(i)) TO '{plain}'")
+        file_lake.run(f"COPY (SELECT i::INTEGER AS a, 'b{number}' AS b FROM range(10) r(i)) TO '{plain}'")
         plain.rename(path)
         text = re.sub(r"([*?\[])", r"[\1]", str(path).replace("'", "''"))
-        files.run(f"CALL ducklake_add_data_files('lake', 't', '{text}', hive_partitioning => false)")
-    files.run("DELETE FROM lake.t WHERE a = 0", "DELETE FROM lake.t WHERE a = 1")
-    assert scan(spark, files, "t").count() == 8 * len(ODD_NAMES)
-    assert_alike(spark, files, "t", newest=3)
+        file_lake.run(f"CALL ducklake_add_data_files('lake', 't', '{text}', hive_partitioning => false)")
+    file_lake.run("DELETE FROM lake.t WHERE a = 0", "DELETE FROM lake.t WHERE a = 1")
+    assert scan(spark, file_lake, "t").count() == 8 * len(ODD_NAMES)
+    assert_alike(spark, file_lake, "t", newest=3)
 
 
 @pytest.mark.slow
-def test_filter_on_a_file_whose_statistics_omit_nan(spark: SparkSession, files: Lake) -> None:
-    files.run("CREATE TABLE lake.t (f DOUBLE)")
-    path = files.folder / "arrow.parquet"
+def test_filter_on_a_file_whose_statistics_omit_nan(spark: SparkSession, file_lake: AttachedLake) -> None:
+    file_lake.run("CREATE TABLE lake.t (f DOUBLE)")
+    path = file_lake.folder / "arrow.parquet"
     pyarrow.parquet.write_table(pyarrow.table({"f": [1.0, float("nan"), 2.0]}), path)
-    assert files.rows(f"SELECT stats_max_value FROM parquet_metadata('{path}')") == [("2.0",)]
-    files.run(f"CALL ducklake_add_data_files('lake', 't', '{path}')")
-    assert scan(spark, files, "t").where("f > 100").count() == 1
-    assert_alike(spark, files, "t")
+    assert file_lake.rows(f"SELECT stats_max_value FROM parquet_metadata('{path}')") == [("2.0",)]
+    file_lake.run(f"CALL ducklake_add_data_files('lake', 't', '{path}')")
+    assert scan(spark, file_lake, "t").where("f > 100").count() == 1
+    assert_alike(spark, file_lake, "t")
 
 
 # Settings of a session that writes Parquet files as former versions of Spark and Hive did, columns and values.
@@ -201,38 +207,40 @@ FORMER = {
 
 
 @pytest.mark.slow
-def test_files_of_former_writers_are_read_by_duckdb(spark: SparkSession, files: Lake) -> None:
+def test_files_of_former_writers_are_read_by_duckdb(spark: SparkSession, file_lake: AttachedLake) -> None:
     """Spark converts their dates and times, whatever its option says, and reads lists that DuckLake does not."""
     for name, (settings, columns, values) in FORMER.items():
         writing = spark.newSession()
         for key, value in settings.items():
             writing.conf.set(f"spark.sql.parquet.{key}", value)
-        writing.sql(f"SELECT {values}").write.parquet(f"{files.folder}/{name}")
-        (path,) = (files.folder / name).glob("*.parquet")
-        files.run(f"CREATE TABLE lake.{name} ({columns})", f"CALL ducklake_add_data_files('lake', '{name}', '{path}')")
-        assert scan(spark, files, name).count() == 1
-        assert_alike(spark, files, name)
+        writing.sql(f"SELECT {values}").write.parquet(f"{file_lake.folder}/{name}")
+        (path,) = (file_lake.folder / name).glob("*.parquet")
+        file_lake.run(
+            f"CREATE TABLE lake.{name} ({columns})", f"CALL ducklake_add_data_files('lake', '{name}', '{path}')"
+        )
+        assert scan(spark, file_lake, name).count() == 1
+        assert_alike(spark, file_lake, name)
 
 
-def test_missing_or_truncated_file_raises_an_error(spark: SparkSession, files: Lake) -> None:
-    fill(files, (0, 50))
-    files.run("DELETE FROM lake.t WHERE a < 20")
-    ((path, deletes),) = files.rows("SELECT data_file, delete_file FROM ducklake_list_files('lake', 't')")
-    content = (files.folder / path).read_bytes()
-    (files.folder / path).write_bytes(content[:-10])
+def test_missing_or_truncated_file_raises_an_error(spark: SparkSession, file_lake: AttachedLake) -> None:
+    fill(file_lake, (0, 50))
+    file_lake.run("DELETE FROM lake.t WHERE a < 20")
+    ((path, deletes),) = file_lake.rows("SELECT data_file, delete_file FROM ducklake_list_files('lake', 't')")
+    content = (file_lake.folder / path).read_bytes()
+    (file_lake.folder / path).write_bytes(content[:-10])
     with pytest.raises(StorageError, match=f"{re.escape(path)} has {len(content) - 10} bytes"):
-        scan(spark, files, "t")
-    (files.folder / path).unlink()
+        scan(spark, file_lake, "t")
+    (file_lake.folder / path).unlink()
     with pytest.raises(StorageError, match=f"{re.escape(path)} is missing"):
-        scan(spark, files, "t")
-    (files.folder / path).write_bytes(content)
-    (files.folder / deletes).unlink()
+        scan(spark, file_lake, "t")
+    (file_lake.folder / path).write_bytes(content)
+    (file_lake.folder / deletes).unlink()
     with pytest.raises(StorageError, match=f"{re.escape(deletes)} is missing"):
-        scan(spark, files, "t")
+        scan(spark, file_lake, "t")
 
 
 @pytest.mark.slow
-def test_encrypted_files_are_read(spark: SparkSession, encrypted: Lake) -> None:
+def test_encrypted_files_are_read(spark: SparkSession, encrypted: AttachedLake) -> None:
     encrypted.run("CREATE TABLE lake.t (a INTEGER, b VARCHAR, s STRUCT(x INTEGER), t TIME, u UUID, n TIMESTAMP_NS)")
     values = "i, 'it''s ' || i, {'x': i}, TIME '12:34:56.5', uuid(), TIMESTAMP_NS '2024-01-01 00:00:00.123456'"
     encrypted.run(*(f"INSERT INTO lake.t SELECT {values} FROM range({n}, {n + 40}) r(i)" for n in (0, 40)))
@@ -246,7 +254,7 @@ def test_encrypted_files_are_read(spark: SparkSession, encrypted: Lake) -> None:
 
 
 @pytest.mark.slow
-def test_encryption_keys_are_not_in_the_plan_or_the_settings(spark: SparkSession, encrypted: Lake) -> None:
+def test_encryption_keys_are_not_in_the_plan_or_the_settings(spark: SparkSession, encrypted: AttachedLake) -> None:
     encrypted.run(
         "CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1), (2)", "DELETE FROM lake.t WHERE a = 1"
     )
@@ -254,35 +262,37 @@ def test_encryption_keys_are_not_in_the_plan_or_the_settings(spark: SparkSession
     keys = [plan.files[0].encryption_key, plan.files[0].delete_file and plan.files[0].delete_file.encryption_key]
     frame = scan(spark, encrypted, "t")
     assert frame.count() == 1
-    shown = str(plan) + frame._jdf.queryExecution().toString() + str(spark.sparkContext.getConf().getAll())
+    shown = str(plan) + execution_of(frame).toString() + str(spark.sparkContext.getConf().getAll())
     assert all(key and key not in shown for key in keys)
 
 
 @pytest.mark.slow
-def test_promotion_that_spark_does_not_support(spark: SparkSession, files: Lake) -> None:
-    files.run("CREATE TABLE lake.t (a DECIMAL(5, 2), s STRUCT(l HUGEINT[], m MAP(INTEGER, INTEGER)))")
+def test_promotion_that_spark_does_not_support(spark: SparkSession, file_lake: AttachedLake) -> None:
+    file_lake.run("CREATE TABLE lake.t (a DECIMAL(5, 2), s STRUCT(l HUGEINT[], m MAP(INTEGER, INTEGER)))")
     struct = "{'l': [1, NULL, 100000000000000000000000000], 'm': MAP {1: 2}}"
     rows = f"(0.1, {struct}), (NULL, NULL), (9, {{'l': NULL, 'm': NULL}})"
-    files.run(f"INSERT INTO lake.t VALUES {rows}", "ALTER TABLE lake.t ALTER a TYPE DOUBLE")
-    files.run("ALTER TABLE lake.t ALTER s SET DATA TYPE STRUCT(l DOUBLE[], m MAP(BIGINT, DECIMAL(38, 0)), z VARCHAR)")
-    files.run("ALTER TABLE lake.t ADD COLUMN s.w INTEGER DEFAULT 4", "DELETE FROM lake.t WHERE a = 9")
-    files.run("INSERT INTO lake.t SELECT * FROM lake.t")
-    assert_alike(spark, files, "t")
+    file_lake.run(f"INSERT INTO lake.t VALUES {rows}", "ALTER TABLE lake.t ALTER a TYPE DOUBLE")
+    file_lake.run(
+        "ALTER TABLE lake.t ALTER s SET DATA TYPE STRUCT(l DOUBLE[], m MAP(BIGINT, DECIMAL(38, 0)), z VARCHAR)"
+    )
+    file_lake.run("ALTER TABLE lake.t ADD COLUMN s.w INTEGER DEFAULT 4", "DELETE FROM lake.t WHERE a = 9")
+    file_lake.run("INSERT INTO lake.t SELECT * FROM lake.t")
+    assert_alike(spark, file_lake, "t")
 
 
 @pytest.mark.slow
-def test_promotion_to_json(spark: SparkSession, files: Lake) -> None:
-    files.run(
+def test_promotion_to_json(spark: SparkSession, file_lake: AttachedLake) -> None:
+    file_lake.run(
         "CREATE TABLE lake.t (a INTEGER, b TIMESTAMP)", "INSERT INTO lake.t VALUES (1, '2024-01-01'), (NULL, NULL)"
     )
-    files.run("ALTER TABLE lake.t ALTER a TYPE JSON", "ALTER TABLE lake.t ALTER b TYPE JSON")
-    assert_alike(spark, files, "t")
+    file_lake.run("ALTER TABLE lake.t ALTER a TYPE JSON", "ALTER TABLE lake.t ALTER b TYPE JSON")
+    assert_alike(spark, file_lake, "t")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("package", ["duckdb", "pydantic"])
 def test_executors_without_a_package_raise_an_error(
-    spark: SparkSession, encrypted: Lake, monkeypatch: pytest.MonkeyPatch, package: str
+    spark: SparkSession, encrypted: AttachedLake, monkeypatch: pytest.MonkeyPatch, package: str
 ) -> None:
     encrypted.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1)")
     (encrypted.folder / "no" / package).mkdir(parents=True)
@@ -294,7 +304,7 @@ def test_executors_without_a_package_raise_an_error(
 
 
 @pytest.mark.slow
-def test_deletion_vectors_are_applied(spark: SparkSession, vectors: Lake) -> None:
+def test_deletion_vectors_are_applied(spark: SparkSession, vectors: AttachedLake) -> None:
     vectors.run("CREATE TABLE lake.t (a INTEGER)")
     vectors.run(*(f"INSERT INTO lake.t SELECT i FROM range({n}, {n + 100}) r(i)" for n in (0, 100)))
     vectors.run("DELETE FROM lake.t WHERE a % 3 = 0")
@@ -304,17 +314,17 @@ def test_deletion_vectors_are_applied(spark: SparkSession, vectors: Lake) -> Non
     assert_alike(spark, vectors, "t")
 
 
-def test_files_that_duckdb_reads_are_large_for_spark(spark: SparkSession, vectors: Lake) -> None:
+def test_files_that_duckdb_reads_are_large_for_spark(spark: SparkSession, vectors: AttachedLake) -> None:
     """A join would send a small frame to all executors."""
     vectors.run("CREATE TABLE lake.t AS SELECT i AS a, md5(i::VARCHAR) AS b FROM range(10000) r(i)")
     vectors.run("DELETE FROM lake.t WHERE a = 1")
     frame = scan(spark, vectors, "t")
     size = sum(file.file_size_bytes for file in plan_scan(vectors.reader, "t", vectors.newest).files)
-    assert frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes() > size / 2
+    assert execution_of(frame).optimizedPlan().stats().sizeInBytes() > size / 2
 
 
 @pytest.mark.slow
-def test_replaced_file_that_duckdb_reads_raises_an_error(spark: SparkSession, vectors: Lake) -> None:
+def test_replaced_file_that_duckdb_reads_raises_an_error(spark: SparkSession, vectors: AttachedLake) -> None:
     """A file without rows would be no rows without an error."""
     vectors.run("CREATE TABLE lake.t AS SELECT i AS a FROM range(100) r(i)", "DELETE FROM lake.t WHERE a = 1")
     frame = scan(spark, vectors, "t")
@@ -414,27 +424,29 @@ FILES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", USUAL)
-def test_changes_of_a_lake_with_inlining(spark: SparkSession, usual: Lake, case: str) -> None:
-    usual.run(*BASE, *USUAL[case])
-    assert_changes_alike(spark, usual, [(4 if case == "a name that is made anew" else 1, usual.newest)])
+def test_changes_of_a_lake_with_inlining(spark: SparkSession, inlining_lake: AttachedLake, case: str) -> None:
+    inlining_lake.run(*BASE, *USUAL[case])
+    assert_changes_alike(spark, inlining_lake, [(4 if case == "a name that is made anew" else 1, inlining_lake.newest)])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", FILES)
-def test_changes_of_a_lake_without_inlining(spark: SparkSession, files: Lake, case: str) -> None:
-    files.run(*BASE, *FILES[case])
-    assert_changes_alike(spark, files, [(1, files.newest)])
+def test_changes_of_a_lake_without_inlining(spark: SparkSession, file_lake: AttachedLake, case: str) -> None:
+    file_lake.run(*BASE, *FILES[case])
+    assert_changes_alike(spark, file_lake, [(1, file_lake.newest)])
 
 
 @pytest.mark.slow
-def test_changes_of_every_range_of_a_history(spark: SparkSession, usual: Lake) -> None:
-    usual.run(*BASE, "UPDATE lake.t SET b = 'u' WHERE a IN (7, 1001)", "DELETE FROM lake.t WHERE a < 30")
-    versions = range(2, usual.newest + 1)
-    assert_changes_alike(spark, usual, [(since, until) for since in versions for until in versions if since <= until])
+def test_changes_of_every_range_of_a_history(spark: SparkSession, inlining_lake: AttachedLake) -> None:
+    inlining_lake.run(*BASE, "UPDATE lake.t SET b = 'u' WHERE a IN (7, 1001)", "DELETE FROM lake.t WHERE a < 30")
+    versions = range(2, inlining_lake.newest + 1)
+    assert_changes_alike(
+        spark, inlining_lake, [(since, until) for since in versions for until in versions if since <= until]
+    )
 
 
 @pytest.mark.slow
-def test_changes_on_every_catalog(spark: SparkSession, source: Lake) -> None:
+def test_changes_on_every_catalog(spark: SparkSession, source: AttachedLake) -> None:
     source.run(
         "CREATE TABLE lake.t (a BIGINT, b VARCHAR, d DOUBLE, n STRUCT(x INTEGER, y TIMESTAMPTZ[]))",
         "INSERT INTO lake.t VALUES (1, 'ü', 'nan', {'x': 1, 'y': ['2024-01-01 00:00:00+00']}), (2, NULL, NULL, NULL)",
@@ -447,17 +459,17 @@ def test_changes_on_every_catalog(spark: SparkSession, source: Lake) -> None:
 
 
 @pytest.mark.slow
-def test_changes_of_registered_files(spark: SparkSession, files: Lake) -> None:
-    folder = files.folder / "p=7"
+def test_changes_of_registered_files(spark: SparkSession, file_lake: AttachedLake) -> None:
+    folder = file_lake.folder / "p=7"
     folder.mkdir()
-    files.run(
+    file_lake.run(
         "CREATE TABLE lake.t (a BIGINT, b VARCHAR, p INTEGER)",
         f"COPY (SELECT 'x' || i AS B, i AS A FROM range(30) r(i)) TO '{folder}/added.parquet' (FORMAT parquet)",
         f"CALL ducklake_add_data_files('lake', 't', '{folder}/added.parquet', hive_partitioning => true)",
         "DELETE FROM lake.t WHERE a IN (3, 4)",
         "UPDATE lake.t SET b = 'u' WHERE a = 5",
     )
-    assert_changes_alike(spark, files, [(1, files.newest)])
+    assert_changes_alike(spark, file_lake, [(1, file_lake.newest)])
 
 
 @pytest.mark.slow
@@ -471,9 +483,9 @@ def test_changes_of_encrypted_files(spark: SparkSession, tmp_path: Path) -> None
             changes(spark, encrypted, encrypted.newest, encrypted.newest)
 
 
-def test_error_names_the_missing_file(spark: SparkSession, usual: Lake) -> None:
-    usual.run(*BASE)
-    (path,) = (usual.folder / "data").rglob("*.parquet")
+def test_error_names_the_missing_file(spark: SparkSession, inlining_lake: AttachedLake) -> None:
+    inlining_lake.run(*BASE)
+    (path,) = (inlining_lake.folder / "data").rglob("*.parquet")
     path.unlink()
     with pytest.raises(StorageError, match=f"{path.name} is missing"):
-        changes(spark, usual, 1, 2)
+        changes(spark, inlining_lake, 1, 2)

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from jvm_calls import counted_calls
+from jvm_calls import counted_calls, execution_of, jvm_of
 from pyspark import SparkConf
 from spark_rows import access_to
 
@@ -26,7 +26,7 @@ from lakeconf.errors import UnsupportedError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from catalog_lake import Lake
+    from catalog_lake import AttachedLake
     from pyspark.sql import SparkSession
 
     from lakeconf.catalog.pruning.predicates import Predicate
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 def rows(
     spark: SparkSession,
-    lake: Lake,
+    lake: AttachedLake,
     *,
     version: int | None = None,
     columns: Sequence[str] | None = None,
@@ -44,7 +44,7 @@ def rows(
     return sorted(tuple(row) for row in read(spark, access_to(lake), plan, inlined, row_ids=ids).collect())
 
 
-def with_ids(lake: Lake) -> list[tuple[Any, ...]]:
+def with_ids(lake: AttachedLake) -> list[tuple[Any, ...]]:
     """The rows with DuckDB's virtual columns, sorted; inlined rows have no file."""
     in_file = "filename NOT LIKE 'ducklake_inlined%'"
     files = lake.metadata("SELECT path, data_file_id FROM ducklake_data_file")
@@ -55,46 +55,50 @@ def with_ids(lake: Lake) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.slow
-def test_ids_of_rows_are_those_of_duckdb(spark: SparkSession, usual: Lake) -> None:
+def test_ids_of_rows_are_those_of_duckdb(spark: SparkSession, inlining_lake: AttachedLake) -> None:
     """In files with and without deletes, in merged and rewritten files that contain the ids, and in the catalog."""
-    usual.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t FROM range(100, 120)")
-    usual.run("INSERT INTO lake.t FROM range(200, 220)", "CALL ducklake_merge_adjacent_files('lake')")
-    usual.run("INSERT INTO lake.t FROM range(300, 320)", "DELETE FROM lake.t WHERE a >= 200 AND a < 215")
-    usual.run("UPDATE lake.t SET a = a + 1000 WHERE a % 2 = 0", "INSERT INTO lake.t VALUES (1), (2)")
-    usual.run("DELETE FROM lake.t WHERE a = 2")
-    found = rows(spark, usual, ids=True)
-    assert found == with_ids(usual)
+    inlining_lake.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t FROM range(100, 120)")
+    inlining_lake.run("INSERT INTO lake.t FROM range(200, 220)", "CALL ducklake_merge_adjacent_files('lake')")
+    inlining_lake.run("INSERT INTO lake.t FROM range(300, 320)", "DELETE FROM lake.t WHERE a >= 200 AND a < 215")
+    inlining_lake.run("UPDATE lake.t SET a = a + 1000 WHERE a % 2 = 0", "INSERT INTO lake.t VALUES (1), (2)")
+    inlining_lake.run("DELETE FROM lake.t WHERE a = 2")
+    found = rows(spark, inlining_lake, ids=True)
+    assert found == with_ids(inlining_lake)
     assert {path is None for *_, path, _, _ in found} == {True, False}
 
 
 @pytest.mark.parametrize("name", [ROW_ID, FILENAME])
-def test_columns_with_the_names_of_ids_are_refused_only_with_ids(spark: SparkSession, files: Lake, name: str) -> None:
-    files.run(f'CREATE TABLE lake.t ("{name}" INTEGER)', "INSERT INTO lake.t VALUES (1)")
-    assert rows(spark, files) == [(1,)]
+def test_columns_with_the_names_of_ids_are_refused_only_with_ids(
+    spark: SparkSession, file_lake: AttachedLake, name: str
+) -> None:
+    file_lake.run(f'CREATE TABLE lake.t ("{name}" INTEGER)', "INSERT INTO lake.t VALUES (1)")
+    assert rows(spark, file_lake) == [(1,)]
     with pytest.raises(UnsupportedError, match="reserves for the ids of rows") as raised:
-        rows(spark, files, ids=True)
+        rows(spark, file_lake, ids=True)
     assert raised.value.hint == "rename the column, or use DuckDB: store.open()"
 
 
-def test_names_that_ducklake_gives_to_stored_ids_are_ordinary_names(spark: SparkSession, files: Lake) -> None:
+def test_names_that_ducklake_gives_to_stored_ids_are_ordinary_names(
+    spark: SparkSession, file_lake: AttachedLake
+) -> None:
     names = ", ".join(f'"{column.name}_" INTEGER' for column in (INTERNAL_ROW_ID, INTERNAL_SNAPSHOT_ID))
-    files.run(f"CREATE TABLE lake.t ({names})", "INSERT INTO lake.t VALUES (1, 2)")
-    assert [row[:2] for row in rows(spark, files, ids=True)] == [(1, 2)]
+    file_lake.run(f"CREATE TABLE lake.t ({names})", "INSERT INTO lake.t VALUES (1, 2)")
+    assert [row[:2] for row in rows(spark, file_lake, ids=True)] == [(1, 2)]
 
 
 @pytest.mark.slow
-def test_calls_into_the_jvm_do_not_depend_on_the_number_of_files(spark: SparkSession, files: Lake) -> None:
+def test_calls_into_the_jvm_do_not_depend_on_the_number_of_files(spark: SparkSession, file_lake: AttachedLake) -> None:
     """Each partition has a file without deletes and one with deletes."""
-    files.run("CREATE TABLE lake.t (a INTEGER, i INTEGER)", "ALTER TABLE lake.t SET PARTITIONED BY (a)")
+    file_lake.run("CREATE TABLE lake.t (a INTEGER, i INTEGER)", "ALTER TABLE lake.t SET PARTITIONED BY (a)")
     found = []
     for first, last in ((0, 6), (6, 132)):
         for sign in ("", "-"):
-            files.run(f"INSERT INTO lake.t SELECT i // 2, {sign}i FROM range({first}, {last}) AS r(i)")
-        files.run("DELETE FROM lake.t WHERE i < 0 AND i % 2 = 0")
-        plan = plan_scan(files.reader, "t", files.newest)
-        read(spark, access_to(files), plan, None)  # compiles a class when it is the first one
+            file_lake.run(f"INSERT INTO lake.t SELECT i // 2, {sign}i FROM range({first}, {last}) AS r(i)")
+        file_lake.run("DELETE FROM lake.t WHERE i < 0 AND i % 2 = 0")
+        plan = plan_scan(file_lake.reader, "t", file_lake.newest)
+        read(spark, access_to(file_lake), plan, None)  # compiles a class when it is the first one
         with counted_calls(spark) as calls:
-            read(spark, access_to(files), plan, None)
+            read(spark, access_to(file_lake), plan, None)
         found.append((len(plan.files), len([file for file in plan.files if file.delete_file]), calls.count))
     assert [counts[:2] for counts in found] == [(6, 2), (132, 65)]
     assert found[0][2] == found[1][2]
@@ -115,18 +119,18 @@ HARMLESS = ("io.delta.sql.DeltaSparkSessionExtension", "org.apache.sedona.sql.Se
 
 def with_setting(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, key: str, value: str) -> None:
     """Sets a setting of the running application that can only be set at startup."""
-    configuration = SparkConf(_jvm=spark._jvm).setAll(spark.sparkContext.getConf().getAll())
+    configuration = SparkConf(_jvm=jvm_of(spark)).setAll(spark.sparkContext.getConf().getAll())
     monkeypatch.setattr(spark.sparkContext, "_conf", configuration.set(key, value))
 
 
 @pytest.mark.parametrize("engine", SETTINGS)
 def test_engine_that_replaces_the_parquet_reader_is_rejected(
-    spark: SparkSession, engine: str, monkeypatch: pytest.MonkeyPatch, files: Lake
+    spark: SparkSession, engine: str, monkeypatch: pytest.MonkeyPatch, file_lake: AttachedLake
 ) -> None:
     key, value = SETTINGS[engine]
     with_setting(spark, monkeypatch, key, f"{HARMLESS[0]},{value}" if "runtime" not in key else value)
     with pytest.raises(UnsupportedError, match=f"uses {engine.split()[0]} ") as caught:
-        SparkEngine(spark, files.reader, files.reader.connection, {}, access_to(files))
+        SparkEngine(spark, file_lake.reader, file_lake.reader.connection, {}, access_to(file_lake))
     assert value in str(caught.value)
     assert "read and write with DuckDB" in str(caught.value)
 
@@ -174,13 +178,13 @@ def test_values_have_the_type_of_the_column(
     for predicate in (Comparison(kind, "=", value), In(kind, (value,))):
         filtered = frame.where(to_spark(predicate))
         assert filtered.count() == 1
-        assert "cast(x" not in filtered._jdf.queryExecution().optimizedPlan().toString().lower()
+        assert "cast(x" not in execution_of(filtered).optimizedPlan().toString().lower()
 
 
 def condition(spark: SparkSession, predicate: Predicate, kind: str) -> str:
     """The filter as Spark shows it."""
     frame = spark.range(1).selectExpr(f"CAST(NULL AS {kind}) AS x").where(to_spark(predicate))
-    return str(frame._jdf.queryExecution().analyzed().toString())
+    return str(execution_of(frame).analyzed().toString())
 
 
 def test_only_old_dates_and_times_are_compared_as_numbers(spark: SparkSession) -> None:

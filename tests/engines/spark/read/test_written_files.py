@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from jvm_calls import counted_calls
+from jvm_calls import counted_calls, jvm_of
+from lake_parts import catalog_of
 
 from lakeconf.catalog.data_file import DataFile, NameMapping
 from lakeconf.catalog.pruning.scan_plan import ScanPlan, plan_scan
@@ -27,7 +28,7 @@ from lakeconf.inspection.verify import verify
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from catalog_lake import Lake
+    from catalog_lake import AttachedLake
     from pyspark.sql import DataFrame, SparkSession
 
     import lakeconf
@@ -55,7 +56,7 @@ def rows(spark: SparkSession) -> DataFrame:
 
 
 def plan_of(lake: lakeconf.Lake, table: str = "t", columns: list[str] | None = None) -> ScanPlan:
-    return plan_scan(lake._session.reader, table, lake.snapshots()[-1].snapshot_id, columns)
+    return plan_scan(catalog_of(lake), table, lake.snapshots()[-1].snapshot_id, columns)
 
 
 def registered(plan: ScanPlan) -> list[tuple[str, int]]:
@@ -141,16 +142,18 @@ def test_footers_of_other_files_are_opened(spark: SparkSession, store: lakeconf.
         assert sorted(lake.table("t").scan().to_native().collect()) == [(1,), (3,), (4,), (5,)]
 
 
-def of_table(private: SparkSession, lake: Lake, columns: list[str] | None = None) -> list[Group]:
+def of_table(private: SparkSession, lake: AttachedLake, columns: list[str] | None = None) -> list[Group]:
     return groups(private, plan_scan(lake.reader, "t", lake.newest, columns))
 
 
-def test_files_of_ducklake_need_no_footers(private: SparkSession, files: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    files.run("CREATE TABLE lake.t (a INTEGER)", *(f"INSERT INTO lake.t VALUES ({n})" for n in range(3)))
-    files.run("DELETE FROM lake.t WHERE a = 7", "INSERT INTO lake.t SELECT * FROM range(9)")
-    files.run("DELETE FROM lake.t WHERE a = 8")
+def test_files_of_ducklake_need_no_footers(
+    private: SparkSession, file_lake: AttachedLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file_lake.run("CREATE TABLE lake.t (a INTEGER)", *(f"INSERT INTO lake.t VALUES ({n})" for n in range(3)))
+    file_lake.run("DELETE FROM lake.t WHERE a = 7", "INSERT INTO lake.t SELECT * FROM range(9)")
+    file_lake.run("DELETE FROM lake.t WHERE a = 8")
     monkeypatch.setattr(groups_module, "footers", None)
-    found = of_table(private, files)
+    found = of_table(private, file_lake)
     assert sorted((len(group.files), group.has_deletes) for group in found) == [(1, True), (3, False)]
     for group in found:
         assert (group.is_assumed, group.is_mapped, group.by_duckdb, group.can_filter) == (True, False, False, True)
@@ -226,11 +229,11 @@ def read(spark: SparkSession, *paths: Path | str) -> list[Stored]:
     return footers(private_session(spark), [(str(path), Path(path).stat().st_size) for path in paths])
 
 
-def test_types_that_ducklake_writes(spark: SparkSession, files: Lake) -> None:
-    files.run(f"CREATE TABLE lake.t ({', '.join(f'c{number} {name}' for number, name in enumerate(TYPES))})")
+def test_types_that_ducklake_writes(spark: SparkSession, file_lake: AttachedLake) -> None:
+    file_lake.run(f"CREATE TABLE lake.t ({', '.join(f'c{number} {name}' for number, name in enumerate(TYPES))})")
     values = {"VARIANT": "1::VARIANT", "GEOMETRY": "'POINT(1 2)'::GEOMETRY"}
-    files.run(f"INSERT INTO lake.t SELECT {', '.join(values.get(name, 'NULL') for name in TYPES)}")
-    plan = plan_scan(files.reader, "t", files.newest)
+    file_lake.run(f"INSERT INTO lake.t SELECT {', '.join(values.get(name, 'NULL') for name in TYPES)}")
+    plan = plan_scan(file_lake.reader, "t", file_lake.newest)
     (found,) = read(spark, plan.files[0].path)
     assert (found.field_id, found.type) == (None, "struct")
     assert found.name.startswith("DuckDB version")
@@ -274,8 +277,7 @@ def test_lists_of_old_writers_are_no_lists(spark: SparkSession, tmp_path: Path) 
 
 def write_schema(spark: SparkSession, schema: str, path: Path) -> None:
     """Writes a file without rows that has a schema of Parquet."""
-    assert spark._jvm is not None
-    jvm = spark._jvm
+    jvm = jvm_of(spark)
     configuration = spark.sparkContext._jsc.hadoopConfiguration()
     configuration.set("parquet.example.schema", schema)
     target = jvm.org.apache.hadoop.fs.Path(f"file://{path}")

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
+from lake_parts import data_path_of, session_of
 from local_stores import config_of, store_of
 from merge_cases import unknown_files
+from plain_sql import run_plain
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 import lakeconf
@@ -22,7 +24,7 @@ from lakeconf.sql import exact_paths
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from catalog_lake import Lake as Catalog
+    from catalog_lake import AttachedLake
     from pyspark.sql import SparkSession
 
     from lakeconf import Lake
@@ -78,7 +80,7 @@ def test_compression_follows_the_setting_of_the_lake(
 ) -> None:
     lake.create_table("s.t", {"id": "BIGINT"})
     if codec is not None:
-        lake._session.writer.execute(f"CALL dev.set_option('parquet_compression', '{codec}')")
+        run_plain(lake, f"CALL dev.set_option('parquet_compression', '{codec}')")
     lake.table("s.t").append(lake.sql("SELECT range AS id FROM range(10)").collect("pyarrow"))
     (path,) = [path for path in tmp_path.rglob("part-*.parquet") if pq.read_metadata(path).num_rows][:1]
     assert pq.read_metadata(path).row_group(0).column(0).compression == written
@@ -91,9 +93,9 @@ def test_reading_files_with_an_unsupported_codec_raises_an_error(
 ) -> None:
     """Only DuckDB writes such files; verify and writes that read them fail with a hint."""
     lake.create_table("t", {"id": "BIGINT"})
-    lake._session.writer.execute("CALL dev.set_option('parquet_compression', 'brotli')")
-    lake._session.writer.execute("INSERT INTO dev.t SELECT range AS id FROM range(1000)")
-    lake._session.writer.execute("CALL dev.set_option('parquet_compression', 'zstd')")
+    run_plain(lake, "CALL dev.set_option('parquet_compression', 'brotli')")
+    run_plain(lake, "INSERT INTO dev.t SELECT range AS id FROM range(1000)")
+    run_plain(lake, "CALL dev.set_option('parquet_compression', 'zstd')")
     lake.create_table("copy", {"id": "BIGINT"})
     with lakeconf.init({"stores": {"dev": config}}).get_store("dev").open(spark) as now:
         with pytest.raises(UnsupportedError, match=r"/t/\S+\.parquet: it is compressed with BROTLI"):
@@ -148,7 +150,7 @@ def test_null_in_a_required_partition_column_is_rejected(lake: Lake) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("has_rows", [False, True], ids=["empty", "with rows"])
 def test_file_sizes_are_near_the_target_file_size(lake: Lake, spark: SparkSession, *, has_rows: bool) -> None:
-    lake._session.writer.execute("CALL dev.set_option('target_file_size', '200KB')")
+    run_plain(lake, "CALL dev.set_option('target_file_size', '200KB')")
     # Texts that compress poorly, and are longer than Spark estimates.
     frame = spark.range(0, 8000, 1, 1).selectExpr("id", "sha2(CAST(id AS STRING), 512) AS text")
     table = lake.create_table("s.t", frame)
@@ -185,7 +187,7 @@ def test_settings_of_other_committers_do_not_matter(lake: Lake, spark: SparkSess
         for key in COMMITTERS:
             spark.conf.unset(key)
     assert rows(lake, "SELECT id FROM t") == [(number,) for number in range(10)]
-    assert all(path.suffix == ".parquet" for path in Path(lake._session.reader.data_path, "main").rglob("*.*"))
+    assert all(path.suffix == ".parquet" for path in Path(data_path_of(lake), "main").rglob("*.*"))
 
 
 @pytest.mark.slow
@@ -199,12 +201,12 @@ def test_files_have_bounds_whatever_the_settings_are(lake: Lake, spark: SparkSes
         session.conf.set(key, "true")
     table = lake.create_table("t", {"id": "BIGINT", "s": "STRUCT(n BIGINT)", "l": "BIGINT[]"})
     table.append(session.sql("SELECT id, named_struct('n', id) AS s, array(id) AS l FROM range(9)"), engine="spark")
-    lake._session.writer.execute("INSERT INTO dev.t VALUES (100, {n: 100}, [100])")
-    paths = map(str, Path(lake._session.reader.data_path, "main").rglob("lakeconf-*/*.parquet"))
+    run_plain(lake, "INSERT INTO dev.t VALUES (100, {n: 100}, [100])")
+    paths = map(str, Path(data_path_of(lake), "main").rglob("lakeconf-*/*.parquet"))
     where = "stats_min_value IS NULL OR bloom_filter_offset IS NOT NULL"
     unbounded = f"FROM parquet_metadata({exact_paths(paths)}) WHERE {where}"
     assert rows(lake, f"SELECT count(*) {unbounded}") == [(0,)]
-    with lake._session.writer.cursor() as plain:
+    with session_of(lake).writer.cursor() as plain:
         assert plain.rows("SELECT count(*) FROM dev.t WHERE id = 3 AND s.n < 5") == [(1,)]
 
 
@@ -260,11 +262,11 @@ TABLE = TableInfo(2, "s", "t", (), "/data/s/t/")
 
 
 @pytest.fixture
-def writer(usual: Catalog) -> Iterator[Connection]:
+def writer(inlining_lake: AttachedLake) -> Iterator[Connection]:
     """A connection whose default database is the lake."""
-    usual.run("CREATE SCHEMA lake.s", "CREATE TABLE lake.s.t (a INTEGER)", "CREATE TABLE lake.s.u (a INTEGER)")
-    usual.run("CREATE SCHEMA lake.r", "CREATE TABLE lake.r.t (a INTEGER)")
-    with usual.connection.cursor() as cursor:
+    inlining_lake.run("CREATE SCHEMA lake.s", "CREATE TABLE lake.s.t (a INTEGER)", "CREATE TABLE lake.s.u (a INTEGER)")
+    inlining_lake.run("CREATE SCHEMA lake.r", "CREATE TABLE lake.r.t (a INTEGER)")
+    with inlining_lake.connection.cursor() as cursor:
         cursor.execute("USE lake")
         yield cursor
 
@@ -326,19 +328,19 @@ def test_sizes_that_the_lake_has(writer: Connection, text: str, size: int) -> No
     assert rows_per_file(writer, text) == size
 
 
-def test_sizes_that_are_texts_in_the_catalog(usual: Catalog, writer: Connection) -> None:
+def test_sizes_that_are_texts_in_the_catalog(inlining_lake: AttachedLake, writer: Connection) -> None:
     sizes = {"1.5 KiB": 1536, " 2 k ": 2000, "2kib": 2048, "3M": 3_000_000, "1MiB": 1 << 20}
     sizes |= {"1G": 10**9, "1TiB": 1 << 40, "10iB": 10}
     set_option(writer, "target_file_size", "1KB")
     for text, size in sizes.items():
-        usual.metadata(f"UPDATE ducklake_metadata SET value = '{text}' WHERE key = 'target_file_size'")
+        inlining_lake.metadata(f"UPDATE ducklake_metadata SET value = '{text}' WHERE key = 'target_file_size'")
         assert parquet_options(writer, TABLE, 1)["maxRecordsPerFile"] == str(size), text
 
 
 @pytest.mark.parametrize("text", ["", "big", "10 PB", "-5", "5MB!"])
-def test_text_that_is_no_size_is_rejected(usual: Catalog, writer: Connection, text: str) -> None:
+def test_text_that_is_no_size_is_rejected(inlining_lake: AttachedLake, writer: Connection, text: str) -> None:
     set_option(writer, "target_file_size", "1KB")
-    usual.metadata(f"UPDATE ducklake_metadata SET value = '{text}' WHERE key = 'target_file_size'")
+    inlining_lake.metadata(f"UPDATE ducklake_metadata SET value = '{text}' WHERE key = 'target_file_size'")
     with pytest.raises(UnsupportedError) as refused:
         parquet_options(writer, TABLE, 8)
     assert refused.value.message == f"the lake's option target_file_size is {text!r}, which is not a size"

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from lake_parts import data_path_of, session_of
 from local_stores import config_of
+from plain_sql import plain_rows, run_plain
 from pyspark import TaskContext
 from strength import PROVE, in_prove
 
@@ -101,7 +103,7 @@ TWINS: list[tuple[str, list[str], list[str], set[str]]] = [
 
 def partitions(lake: Lake, table: str) -> dict[tuple[str, tuple[str | None, ...]], list[int]]:
     """The ids of the rows in each folder, with the partition values that DuckLake records for it."""
-    catalog, writer = "__ducklake_metadata_dev.ducklake", lake._session.writer
+    catalog, writer = "__ducklake_metadata_dev.ducklake", session_of(lake).writer
     values = dict(
         writer.rows(
             f"SELECT path, list(partition_value ORDER BY partition_key_index) FROM {catalog}_data_file AS f "
@@ -110,7 +112,7 @@ def partitions(lake: Lake, table: str) -> dict[tuple[str, tuple[str | None, ...]
             "AND end_snapshot IS NULL) AND f.end_snapshot IS NULL GROUP BY path"
         )
     )
-    folder = str(Path(lake._session.reader.data_path, "main", table)) + "/"
+    folder = str(Path(data_path_of(lake), "main", table)) + "/"
     found: dict[tuple[str, tuple[str | None, ...]], list[int]] = {}
     for name, ids in writer.rows(f"SELECT filename, list(id) FROM dev.{table} GROUP BY filename"):
         path = name.removeprefix(folder)
@@ -124,7 +126,7 @@ def files(lake: Lake, table: str, writer: str) -> list[str]:
 
 
 def rows(lake: Lake, query: str) -> list[tuple[Any, ...]]:
-    return sorted(lake._session.writer.rows(query), key=repr)
+    return sorted(plain_rows(lake, query), key=repr)
 
 
 def twins(lake: Lake, columns: dict[str, str], keys: Sequence[str], query: str) -> None:
@@ -135,17 +137,17 @@ def twins(lake: Lake, columns: dict[str, str], keys: Sequence[str], query: str) 
 
 
 def add(lake: Lake, query: str) -> None:
-    lake._session.writer.execute(f"INSERT INTO dev.theirs {query}")
+    run_plain(lake, f"INSERT INTO dev.theirs {query}")
     lake.refresh()
     lake.table("ours").append(frame(lake, query))
 
 
 def frame(lake: Lake, query: str) -> Any:
     """The rows as a frame of Spark, from files: Arrow has no infinity, and Python fewer years."""
-    folder = Path(lake._session.reader.data_path).parent / f"source{len(lake.snapshots())}"
+    folder = Path(data_path_of(lake)).parent / f"source{len(lake.snapshots())}"
     folder.mkdir()
-    lake._session.writer.execute(f"COPY ({query}) TO '{folder}/rows.parquet' (FORMAT parquet)")
-    spark: Any = lake._session.engine._spark  # type: ignore[attr-defined]
+    run_plain(lake, f"COPY ({query}) TO '{folder}/rows.parquet' (FORMAT parquet)")
+    spark: Any = session_of(lake).engine._spark  # type: ignore[attr-defined]
     return spark.read.option("inferTimestampNTZ", "true").parquet(str(folder)).repartition(3)
 
 
@@ -170,7 +172,7 @@ def columns_for(type_name: str, keys: Sequence[str], values: Sequence[str]) -> t
 def test_partitions_equal_those_of_duckdb(lake: Lake, case: tuple[str, list[str], list[str], set[str]]) -> None:
     type_name, keys, values, inserted = case
     # A zone whose early offsets have seconds, which DuckDB does not show.
-    lake._session.writer.execute("SET TimeZone = 'Africa/Monrovia'")
+    session_of(lake).writer.execute("SET TimeZone = 'Africa/Monrovia'")
     columns, query = columns_for(type_name, keys, values)
     twins(lake, columns, keys, query)
     assert partitions(lake, "ours") == partitions(lake, "theirs")
@@ -193,8 +195,8 @@ def test_infinity_is_in_the_partition_of_duckdb(lake: Lake, type_name: str) -> N
         twins(lake, columns, keys, query)
         assert partitions(lake, "ours") == partitions(lake, "theirs")
         assert bool(files(lake, "ours", "ducklake")) is (keys != ["k0"])
-        lake._session.writer.execute("DROP TABLE dev.ours")
-        lake._session.writer.execute("DROP TABLE dev.theirs")
+        run_plain(lake, "DROP TABLE dev.ours")
+        run_plain(lake, "DROP TABLE dev.theirs")
         lake.refresh()
 
 
@@ -222,8 +224,8 @@ def test_tables_with_several_keys_live_as_those_of_duckdb(lake: Lake, keys: list
     first = lake.snapshot_id
     later = MANY.replace("i AS id", "i + 1000 AS id").replace("'a b'", "'new'")
     add(lake, later)
-    lake._session.writer.execute(f"INSERT INTO dev.ours {MANY.replace('i AS id', 'i + 2000 AS id')}")
-    lake._session.writer.execute(f"INSERT INTO dev.theirs {MANY.replace('i AS id', 'i + 2000 AS id')}")
+    run_plain(lake, f"INSERT INTO dev.ours {MANY.replace('i AS id', 'i + 2000 AS id')}")
+    run_plain(lake, f"INSERT INTO dev.theirs {MANY.replace('i AS id', 'i + 2000 AS id')}")
     lake.refresh()
     assert partitions(lake, "ours") == partitions(lake, "theirs")
     assert rows(lake, f"FROM dev.ours AT (VERSION => {first})") == rows(lake, MANY)
@@ -244,7 +246,7 @@ def test_tables_with_several_keys_live_as_those_of_duckdb(lake: Lake, keys: list
     assert len(lake.table("ours").files()) < before
     assert rows(lake, "FROM dev.ours") == rows(lake, "FROM dev.theirs")
     assert verify(lake, "ours").equal
-    stored = {str(path) for path in Path(lake._session.reader.data_path, "main", "ours").rglob("*.parquet")}
+    stored = {str(path) for path in Path(data_path_of(lake), "main", "ours").rglob("*.parquet")}
     assert {file.path for file in lake.table("ours").files()} <= stored
     lake.table("ours").append(lake.sql(MANY).collect("pyarrow"))
     maintain(lake)
@@ -258,8 +260,8 @@ def test_columns_with_odd_names_are_keys(lake: Lake, name: str) -> None:
     listed = pa.table({"id": pa.array([1, 2, 3], pa.int64()), name: ["x", "y/z", None]})
     for table in ("ours", "theirs"):
         lake.create_table(table, listed, partitioned_by=[name])
-    lake._session.writer.execute(
-        "INSERT INTO dev.theirs SELECT id::BIGINT, k FROM (VALUES (1, 'x'), (2, 'y/z'), (3, NULL)) AS v(id, k)"
+    run_plain(
+        lake, "INSERT INTO dev.theirs SELECT id::BIGINT, k FROM (VALUES (1, 'x'), (2, 'y/z'), (3, NULL)) AS v(id, k)"
     )
     lake.refresh()
     lake.table("ours").append(listed)
@@ -305,13 +307,13 @@ def test_partitions_without_equal_folders_are_inserted_by_duckdb(
         "TIMESTAMPTZ": "TIMESTAMPTZ '2023-12-31 23:00:00+00' + INTERVAL (i) HOUR",
     }
     made = ", ".join(f"({values.get(type_, 'i')})::{type_} AS {identifier(name)}" for name, type_ in columns.items())
-    lake._session.writer.execute(f"CREATE TABLE memory.main.made AS SELECT i AS id, {made} FROM range(4) AS r(i)")
-    lake._session.writer.execute("INSERT INTO dev.theirs FROM memory.main.made")
+    run_plain(lake, f"CREATE TABLE memory.main.made AS SELECT i AS id, {made} FROM range(4) AS r(i)")
+    run_plain(lake, "INSERT INTO dev.theirs FROM memory.main.made")
     lake.refresh()
     lake.table("ours").append(lake.sql("FROM memory.main.made").collect("pyarrow"))
     assert partitions(lake, "ours") == partitions(lake, "theirs")
     assert files(lake, "ours", "lakeconf") == []
-    assert not list(Path(lake._session.reader.data_path).rglob("lakeconf-*"))
+    assert not list(Path(data_path_of(lake)).rglob("lakeconf-*"))
 
 
 DAY = FolderKey("day", Column(1, "day", "date", nullable=True, initial_default=None), "identity")
@@ -382,7 +384,7 @@ def test_text_that_is_not_utf8_is_refused(lake: Lake, spark: SparkSession, conte
     with pytest.raises(LakeconfError):
         table.append(spark.sql(f"SELECT 1L AS id, CAST(X'{content}' AS STRING) AS kind"))
     assert table.files() == []
-    assert not list(Path(lake._session.reader.data_path).rglob("*.parquet"))
+    assert not list(Path(data_path_of(lake)).rglob("*.parquet"))
 
 
 OPTIONS = {"compression": "zstd"}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import ended_session
 import narwhals as nw
 import pytest
+from jvm_calls import jvm_of
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
@@ -31,21 +32,23 @@ from lakeconf.errors import LakeconfError, SchemaError, SparkError, StorageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from catalog_lake import Lake
+    from catalog_lake import AttachedLake
     from pyspark.sql import DataFrame, SparkSession
 
 
 @pytest.fixture
-def storage(spark: SparkSession, usual: Lake) -> Iterator[LakeStorage]:
-    usual.run('CREATE SCHEMA lake."s%20 x"', 'CREATE TABLE lake."s%20 x".t (id BIGINT)')
-    with usual.connection.cursor() as writer:
+def storage(spark: SparkSession, inlining_lake: AttachedLake) -> Iterator[LakeStorage]:
+    inlining_lake.run('CREATE SCHEMA lake."s%20 x"', 'CREATE TABLE lake."s%20 x".t (id BIGINT)')
+    with inlining_lake.connection.cursor() as writer:
         writer.execute("USE lake")
-        yield LakeStorage(spark, writer, usual.reader.data_path)
+        yield LakeStorage(spark, writer, inlining_lake.reader.data_path)
 
 
 @pytest.fixture
-def request_(usual: Lake, storage: LakeStorage) -> StagingRequest:
-    return StagingRequest(load_table(usual.reader, '"s%20 x".t', usual.newest), {"id": "BIGINT"}, "0a1b")
+def request_(inlining_lake: AttachedLake, storage: LakeStorage) -> StagingRequest:
+    return StagingRequest(
+        load_table(inlining_lake.reader, '"s%20 x".t', inlining_lake.newest), {"id": "BIGINT"}, "0a1b"
+    )
 
 
 def folder_of(request: StagingRequest) -> str:
@@ -101,7 +104,7 @@ def test_errors_of_spark_are_translated(storage: LakeStorage, request_: StagingR
 
 
 def test_errors_of_java_name_their_reason(spark: SparkSession, storage: LakeStorage, request_: StagingRequest) -> None:
-    jvm: Any = spark._jvm
+    jvm: Any = jvm_of(spark)
     with pytest.raises(SparkError) as found, storage.removed_after_errors(request_):
         jvm.java.lang.Class.forName("no.Such")
     reason = "java.lang.ClassNotFoundException: no.Such"
@@ -206,16 +209,16 @@ SETTINGS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("settings", [{}, SETTINGS], ids=["default", "other settings"])
 def test_positions_are_sorted_in_one_file_for_each_data_file(
-    spark: SparkSession, usual: Lake, settings: dict[str, str]
+    spark: SparkSession, inlining_lake: AttachedLake, settings: dict[str, str]
 ) -> None:
-    usual.run("CREATE TABLE lake.t (a BIGINT)")
+    inlining_lake.run("CREATE TABLE lake.t (a BIGINT)")
     session = spark.newSession()
     for name, value in settings.items():
         session.conf.set(name, value)
-    with usual.connection.cursor() as writer:
+    with inlining_lake.connection.cursor() as writer:
         writer.execute("USE lake")
-        engine = SparkEngine(session, usual.reader, writer, {}, access_to(usual))
-        info = load_table(usual.reader, "t", usual.newest)
+        engine = SparkEngine(session, inlining_lake.reader, writer, {}, access_to(inlining_lake))
+        info = load_table(inlining_lake.reader, "t", inlining_lake.newest)
         rows = session.range(0, 3000, 1, 4).selectExpr(
             f"CASE WHEN id % 10 < 9 THEN id % 10 END AS {FILE_ID}",
             f"(id * 7919) % 3000 AS {FILE_ROW_NUMBER}",
@@ -226,32 +229,34 @@ def test_positions_are_sorted_in_one_file_for_each_data_file(
         assert sorted(found.paths) == list(range(8))
         for number, path in found.paths.items():
             expected = sorted((id_ * 7919) % 3000 for id_ in range(number, 3000, 10))
-            assert usual.rows(f"FROM read_parquet('{path}', hive_partitioning = false)") == [(one,) for one in expected]
+            assert inlining_lake.rows(f"FROM read_parquet('{path}', hive_partitioning = false)") == [
+                (one,) for one in expected
+            ]
         assert set(found.paths.values()) == set(found.staged.files)
         engine.release(found.staged)
-    assert [path.name for path in (usual.folder / "data").rglob("*.parquet")] == []
+    assert [path.name for path in (inlining_lake.folder / "data").rglob("*.parquet")] == []
 
 
 TYPES = {"action": "INTEGER", "a.b": "VARCHAR", "n": "VARCHAR"}
 
 
-def request_of(lake: Lake, token: str = "0a1b") -> StagingRequest:
+def request_of(lake: AttachedLake, token: str = "0a1b") -> StagingRequest:
     return StagingRequest(load_table(lake.reader, "t", lake.newest), TYPES, token)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("is_late", [False, True])
-def test_a_lost_staged_file_fails_the_write(spark: SparkSession, files: Lake, *, is_late: bool) -> None:
+def test_a_lost_staged_file_fails_the_write(spark: SparkSession, file_lake: AttachedLake, *, is_late: bool) -> None:
     """Spark would list the files itself, and leave out those that are missing."""
-    files.run("CREATE TABLE lake.t (action INTEGER)")
+    file_lake.run("CREATE TABLE lake.t (action INTEGER)")
     session = spark.newSession()
     session.conf.set("spark.sql.files.ignoreMissingFiles", "true")
     frame = session.range(0, 8, 1, 4).selectExpr("CAST(id AS INT) AS action", "'x' AS `a.b`", "'y' AS n")
-    request = StagingRequest(load_table(files.reader, "t", files.newest), {"action": "INTEGER"}, "0c")
-    with files.connection.cursor() as writer:
+    request = StagingRequest(load_table(file_lake.reader, "t", file_lake.newest), {"action": "INTEGER"}, "0c")
+    with file_lake.connection.cursor() as writer:
         writer.execute("USE lake")
-        engine = SparkEngine(session, files.reader, writer, {}, access_to(files))
-        staged = engine.stage_rows(frame, request_of(files))
+        engine = SparkEngine(session, file_lake.reader, writer, {}, access_to(file_lake))
+        staged = engine.stage_rows(frame, request_of(file_lake))
         rows = engine.staged_rows(staged, ["action"])
         if is_late:
             assert rows.count() == 8
@@ -261,4 +266,4 @@ def test_a_lost_staged_file_fails_the_write(spark: SparkSession, files: Lake, *,
         assert lost.value.hint == "write again; if this fails again, find out what removed the file"
         with pytest.raises(StorageError, match="a file that the write needs"):
             engine.stage_part(staged, "action > 1", replace(request, token="0d"))
-    assert [path.name for path in files.folder.rglob("lakeconf-0[cd]*")] == []
+    assert [path.name for path in file_lake.folder.rglob("lakeconf-0[cd]*")] == []
