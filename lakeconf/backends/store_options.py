@@ -49,9 +49,6 @@ _ATTACH = {
     "read_only": Option(bool, "Attach read-only.", example=True),
     "snapshot_time": Option(str, "Attach the lake read-only as of this time.", example="2026-01-31"),
     "snapshot_version": Option(int, "Attach the lake read-only at this snapshot.", example=12),
-    "write_deletion_vectors": Option(
-        bool, "Write deletes as deletion vectors instead of position delete files.", example=True
-    ),
 }
 _MAINTENANCE = {
     "deadline": Option(

@@ -112,6 +112,10 @@ class Definitions(Generic[Definition]):
         _remember(self._remembered, name, _Remembered(value, _Proof(version, newest_now, moment_now, newest_version)))
         return value
 
+    def is_newest(self, snapshot_id: int) -> bool:
+        """True if no snapshot after this one has been seen."""
+        return snapshot_id >= self._seen.snapshot_id
+
     def saw(self, snapshot_id: int, moment: datetime, info: str | None) -> None:
         """Compares the newest snapshot with the one that the reader has seen, or takes note of the first."""
         if self._seen.snapshot_id == snapshot_id:

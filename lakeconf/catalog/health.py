@@ -8,8 +8,8 @@ from lakeconf.catalog.changes import MERGES, changed_tables, made_changes
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
 from lakeconf.catalog.tables import find_table, split_name
 from lakeconf.ducklake import inlined_deletes_table
-from lakeconf.errors import CatalogError
-from lakeconf.sql import identifier, qualified
+from lakeconf.errors import CatalogError, UnsupportedError
+from lakeconf.sql import identifier, literal, qualified
 
 _TABLES = """
     SELECT t.table_id, s.schema_name, t.table_name
@@ -197,18 +197,19 @@ def merged_update(reader: CatalogReader, table_name: str, since: int, until: int
 
 
 def check_delete_files(reader: CatalogReader, tables: Mapping[int, str]) -> None:
-    """Rejects deletes from tables, by id, if a data file has two live delete files, or is registered twice.
+    """Rejects deletes from tables, by id, that DuckLake would carry out wrongly.
 
-    DuckLake lets two concurrent deletes on one file commit. Commits of lakeconf prevent this; other writers do not. It
-    deletes only some rows of a file that is registered twice.
+    It lets two concurrent deletes on one file commit, which leave it with two live delete files. Commits of lakeconf
+    prevent this; other writers do not. It deletes only some rows of a file that is registered twice. And it replaces a
+    deletion vector by a longer one without its history: https://github.com/duckdb/ducklake/issues/1072
     """
     ids = ", ".join(map(str, sorted(tables)))
     with reader.transaction() as transaction:
         doubled = transaction.own_rows(
-            "SELECT table_id, data_file_id FROM ducklake_delete_file "  # noqa: S608 - numbers
+            "SELECT table_id, data_file_id, count(*) AS files FROM ducklake_delete_file "  # noqa: S608 - numbers
             f"WHERE end_snapshot IS NULL AND table_id IN ({ids}) "
-            "GROUP BY table_id, data_file_id HAVING count(*) > 1",
-            "table_id BIGINT, data_file_id BIGINT",
+            "GROUP BY table_id, data_file_id HAVING count(*) > 1 OR max(format) = 'puffin'",
+            "table_id BIGINT, data_file_id BIGINT, files BIGINT",
         )
         repeated = transaction.own_rows(
             "SELECT table_id, path FROM ducklake_data_file "  # noqa: S608 - numbers
@@ -216,9 +217,17 @@ def check_delete_files(reader: CatalogReader, tables: Mapping[int, str]) -> None
             "GROUP BY table_id, path, path_is_relative HAVING count(*) > 1 LIMIT 1",
             "table_id BIGINT, path VARCHAR",
         )
-    if doubled:
-        table_id, data_file_id = doubled[0]
+    for table_id, data_file_id, file_count in doubled:
         table = tables[table_id]
+        if file_count == 1:
+            lake = identifier(reader.alias)
+            raise UnsupportedError(
+                f"{table} has a deletion vector, and DuckLake would forget which of its rows older snapshots have, so "
+                "nothing was written",
+                hint="turn write_deletion_vectors off and rewrite the files with DuckDB: "
+                f"CALL {lake}.set_option('write_deletion_vectors', false); "
+                f"CALL ducklake_rewrite_data_files({literal(reader.alias)}, delete_threshold => 0)",
+            )
         raise CatalogError(
             f"two writers deleted from {table} at the same time: the data file {data_file_id} has two delete "
             "files, and deleted rows are visible again, so nothing was written",

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from lakeconf.catalog.admission import compose_path
 from lakeconf.catalog.definitions import STATE, STATE_TYPES
+from lakeconf.catalog.forgotten_deletes import check_deletes
 from lakeconf.catalog.pruning.bucket_keys import has_other_rows, is_bucket
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
 from lakeconf.catalog.snapshot import require
@@ -187,7 +188,10 @@ def load_table(reader: CatalogReader, name: str, snapshot_id: int) -> TableInfo:
             return transaction.own_rows(STATE, STATE_TYPES, [snapshot_id, newest, seen])[0]
 
         read = partial(_read_table, transaction, name, snapshot_id)
-        return _with_buckets(transaction, reader.definitions.get(name, state, read), snapshot_id)
+        table = reader.definitions.get(name, state, read)
+        if not reader.definitions.is_newest(snapshot_id):
+            check_deletes(transaction, table.table_id, table.full_name, snapshot_id)
+        return _with_buckets(transaction, table, snapshot_id)
 
 
 def tables(reader: CatalogReader, snapshot_id: int) -> tuple[TableInfo, ...]:

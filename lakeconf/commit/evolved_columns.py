@@ -5,7 +5,7 @@ Until the commit, reads see the table without these changes, and DuckLake does n
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lakeconf.catalog.tables import Column
@@ -49,6 +49,16 @@ class EvolvedColumns:
                     f"the transaction has promoted {path[0]!r}: after another change of the column, DuckLake would "
                     "forget its default, and older rows would have NULL",
                     hint="change it in another transaction, or promote it once to the widest type",
+                )
+
+    def check_read(self, table: str, names: Iterable[str]) -> None:
+        """Rejects a statement that reads a column after its promotion: DuckLake finds NULL in place of its default."""
+        for name in names:
+            if folded(name) in self.promoted:
+                raise SchemaError(
+                    f"the transaction has promoted {name!r} of {table}: until its commit, DuckLake reads NULL in place "
+                    "of the default of the column in older rows, so a statement could store it",
+                    hint="commit the promotion first",
                 )
 
     def after(self, changes: ChangedColumns, columns: Sequence[Column]) -> EvolvedColumns:

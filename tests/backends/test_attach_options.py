@@ -12,7 +12,7 @@ from local_stores import on_postgres, on_sqlite, store_of
 
 from lakeconf.backends.server import is_loopback
 from lakeconf.backends.store_options import OPTIONS, MaintenanceLimits, option_fault
-from lakeconf.errors import CatalogError, CatalogMissingError, LakeconfError, UnsafeQueryError, UnsupportedError
+from lakeconf.errors import CatalogError, CatalogMissingError, LakeconfError, UnsafeQueryError
 from lakeconf.inspection.doctor import diagnose
 from lakeconf.inspection.read_only_sql import query
 from lakeconf.store import Store
@@ -32,7 +32,6 @@ WORKING: list[dict[str, Any]] = [
     {"metadata_catalog": "my meta"},
     {"override_data_path": True},
     {"read_only": False},
-    {"write_deletion_vectors": True},
 ]
 ELSEWHERE = {"snapshot_version", "snapshot_time"}  # tested below
 
@@ -54,11 +53,7 @@ def check_all(store: Store, engine: Any = None) -> None:
         table.merge(rows(1, 50), on="id")
         found = [0, 1, 2, 4, 5, 6, 7, 8, 9, 50]
         assert (ids(lake), ids(lake.at(version=first))) == (found, list(range(10)))
-        if store.attach_options.get("write_deletion_vectors"):
-            with pytest.raises(UnsupportedError, match="has a deletion vector"):
-                table.changes(first).collect("pyarrow")
-        else:
-            assert len(table.changes(first + 1).collect("pyarrow")) == 4  # one delete, one update, one insert
+        assert len(table.changes(first + 1).collect("pyarrow")) == 4  # one delete, one update, one insert
         lake.maintenance.compact()
         lake.maintenance.expire_snapshots(older_than=timedelta(0), force=True)
         lake.maintenance.cleanup(older_than=timedelta(0), force=True)
@@ -85,10 +80,8 @@ def test_metadata_names_with_spaces_on_postgres(tmp_path: Path, postgres_server:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("option", ["metadata_catalog", "write_deletion_vectors"])
-def test_option_works_on_spark(tmp_path: Path, spark: SparkSession, option: str) -> None:
-    value = "my meta" if option == "metadata_catalog" else True
-    check_all(store_of(tmp_path, on_sqlite(tmp_path), **{option: value}), spark)
+def test_name_of_the_metadata_works_on_spark(tmp_path: Path, spark: SparkSession) -> None:
+    check_all(store_of(tmp_path, on_sqlite(tmp_path), metadata_catalog="my meta"), spark)
 
 
 @pytest.mark.slow

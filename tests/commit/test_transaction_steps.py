@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 
 RANDOM_SEQUENCES = 20_000 // 30 if PROVE else 1
 MOST_STEPS = 6
+# The first steps of the pairs that run in CI: what comes after a change of columns. `make prove` runs all pairs.
+OF_COLUMNS = {
+    *("add", "drop the late column", "rename the late column", "promote", "promote the late column"),
+    *("append with a new column", "append with a wider type", "merge with a new column", "create a view"),
+}
 # After these, a change feed of the table before them is not about the same table.
 _OF_OTHER_TABLES = {"rename the table", "drop the table", "create the table"}
 
@@ -94,7 +99,7 @@ def take(lake: Lake, table: str, steps: Sequence[str]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.prove("sqlite", "postgres", "files")
+@pytest.mark.prove("sqlite", "postgres", "files", *(step for step in STEPS if step not in OF_COLUMNS))
 @pytest.mark.parametrize("first", STEPS)
 def test_two_steps_in_one_transaction_equal_two_transactions(lakes: tuple[Lake, Lake], first: str) -> None:
     alike = [table for number, second in enumerate(STEPS) for table in check(lakes, f"t{number}", [first, second])]

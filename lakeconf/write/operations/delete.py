@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from lakeconf.catalog.pruning.predicates import Predicate, to_duckdb_sql
+from lakeconf.catalog.pruning.predicates import Predicate, columns_of, to_duckdb_sql
 from lakeconf.catalog.pruning.where import Where, predicate_of
 from lakeconf.commit.actions import Action, RunSql, Target
 from lakeconf.commit.row_delta import PositionDeletes, RowDelta, find_positions, is_droppable, plan_delete
@@ -48,6 +48,13 @@ class Deletion:
     predicate: Predicate | None  # the condition; None for all rows, or if only DuckDB can compute it
     condition: str | None  # the same in DuckDB's SQL; None for all rows
 
+    def column_names(self, target: Target) -> list[str]:
+        """The columns that the condition may read."""
+        if self.condition is None:
+            return []
+        columns = target.info.columns if self.predicate is None else columns_of(self.predicate)
+        return [column.name for column in columns]
+
 
 def delete_rows(context: WriteContext, target: Target, deletion: Deletion, added: Staged | None = None) -> Action:
     """The action that deletes rows; `added` are the staged rows of the same write."""
@@ -57,6 +64,7 @@ def delete_rows(context: WriteContext, target: Target, deletion: Deletion, added
         delta, strategy = _row_delta(context, target, deletion, strategy)
     if delta is not None:
         return replace(delta, strategy=str(strategy))
+    target.evolved.check_read(info.full_name, deletion.column_names(target))
     where = "" if deletion.condition is None else f" WHERE {deletion.condition}"
     return RunSql(
         table=info.full_name,

@@ -45,6 +45,8 @@ class Execute:
         target = context.target()
         _check_stored_types(statement, target)
         info, is_insert = target.info, statement.kind == "insert"
+        if not is_insert:
+            target.evolved.check_read(info.full_name, target.types)
         views = (_search_path(context), *_views(context, target, frames))
         run = RunSql(
             table=info.full_name,
@@ -128,6 +130,7 @@ def _dependencies(context: WriteContext, names: Iterable[str]) -> list[Action]:
             table = context.read_table(name)
         except (TableNotFoundError, UnsupportedError):
             continue  # a view, or a common table expression
+        table.evolved.check_read(table.info.full_name, table.types)
         depends_on = context.dependency_at_commit(table.info)
         actions.append(RunSql(table=table.info.full_name, depends_on=depends_on, written_for=table.stored))
     return actions

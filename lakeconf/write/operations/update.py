@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import narwhals as nw
 
-from lakeconf.catalog.pruning.predicates import Predicate, split, to_duckdb_sql
+from lakeconf.catalog.pruning.predicates import Predicate, columns_of, split, to_duckdb_sql
 from lakeconf.catalog.pruning.scan_plan import plan_scan
 from lakeconf.catalog.pruning.where import Where, check_constants, named_columns, predicate_of
 from lakeconf.catalog.snapshot import latest
@@ -73,7 +73,12 @@ class _Update:
 
     def statement(self, target: Target, sql: str, strategy: Strategy) -> RunSql:
         """The action of a statement; the caller adds what it depends on."""
-        kept = inexact_types(target.types, {**self.computed, **self.constants})
+        values = {**self.computed, **self.constants}
+        # It stores the values of the other columns again.
+        kept_columns = [name for name in target.types if name not in values]
+        used = [column.name for column in columns_of(self.predicate)]
+        target.evolved.check_read(target.info.full_name, [*kept_columns, *used])
+        kept = inexact_types(target.types, values)
         # The values of the others are checked when they are staged.
         required = unchecked_columns(target.info.columns, [*map(folded, self.constants)])
         return RunSql(
