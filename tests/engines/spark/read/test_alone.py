@@ -224,6 +224,17 @@ def test_file_without_field_ids_is_rejected(spark: SparkSession, files: Lake) ->
         scan(spark, files, "t")
 
 
+def test_registered_file_without_its_name_mapping_is_rejected(spark: SparkSession, files: Lake) -> None:
+    """DuckLake's test `delete_legacy_missing_mapping_after_rename_add_files`: DuckDB reads such files by position."""
+    files.run("CREATE TABLE lake.t (old INTEGER, v VARCHAR)", "INSERT INTO lake.t VALUES (1, 'a')")
+    register(files, "SELECT 42 AS old, 'x' AS v")
+    for change in ("SELECT 1", "ALTER TABLE lake.t RENAME old TO id"):
+        files.run(change)
+        files.run("UPDATE __ducklake_metadata_lake.ducklake_data_file SET mapping_id = NULL")
+        with pytest.raises(UnsupportedError, match=r"elsewhere\.parquet has no field ids"):
+            scan(spark, files, "t")
+
+
 def test_names_that_differ_only_in_the_case_of_non_ascii_letters(spark: SparkSession, files: Lake) -> None:
     files.run('CREATE TABLE lake.t ("Ä" INTEGER, "ä" INTEGER, A INTEGER)', "INSERT INTO lake.t VALUES (1, 2, 3)")
     files.run('CREATE TABLE lake."Ü" AS SELECT 1 AS a', 'CREATE TABLE lake."ü" AS SELECT 2 AS a')
