@@ -16,7 +16,7 @@ from lakeconf.catalog.pruning.scan_plan import ScanPlan
 from lakeconf.catalog.tables import Column
 from lakeconf.connection.connection import connect
 from lakeconf.engines.engine import FILE_ID, FILENAME
-from lakeconf.engines.file_names import is_staged
+from lakeconf.engines.file_names import is_staged, is_written_name
 from lakeconf.engines.spark.read.column_places import (
     IN_PATH,
     ROW_INDEX,
@@ -149,10 +149,18 @@ def _contents(private: SparkSession, plan: ScanPlan) -> dict[str, Stored]:
     opened = [
         file
         for file in plan.files
-        if (look or file.mapping_id is not None) and file.encryption_key is None and file.path not in contents
+        if (look or file.mapping_id is not None or _is_foreign(plan, file))
+        and file.encryption_key is None
+        and file.path not in contents
     ]
     schemas = footers(private, [(file.path, file.file_size_bytes) for file in opened]) if opened else []
     return contents | {file.path: stored for file, stored in zip(opened, schemas, strict=True)}
+
+
+def _is_foreign(plan: ScanPlan, file: DataFile) -> bool:
+    """True if neither DuckLake nor lakeconf names its files so: it may have no field ids, which Spark does not expect."""
+    below = file.path.removeprefix(plan.table.path)
+    return below == file.path or not is_written_name(below)
 
 
 def _places(plan: ScanPlan, file: DataFile, fields: Sequence[Stored]) -> tuple[ColumnPlace | None, ...]:

@@ -247,6 +247,18 @@ def test_file_without_field_ids_is_rejected(spark: SparkSession, file_lake: Atta
 
 
 @pytest.mark.slow
+def test_registered_file_without_its_name_mapping_is_rejected(spark: SparkSession, file_lake: AttachedLake) -> None:
+    """DuckLake's test `delete_legacy_missing_mapping_after_rename_add_files`: DuckDB reads such files by position."""
+    file_lake.run("CREATE TABLE lake.t (old INTEGER, v VARCHAR)", "INSERT INTO lake.t VALUES (1, 'a')")
+    register(file_lake, "SELECT 42 AS old, 'x' AS v")
+    for change in ("SELECT 1", "ALTER TABLE lake.t RENAME old TO id"):
+        file_lake.run(change)
+        file_lake.run("UPDATE __ducklake_metadata_lake.ducklake_data_file SET mapping_id = NULL")
+        with pytest.raises(UnsupportedError, match=r"elsewhere\.parquet has no field ids"):
+            scan(spark, file_lake, "t")
+
+
+@pytest.mark.slow
 def test_names_that_differ_only_in_the_case_of_non_ascii_letters(spark: SparkSession, file_lake: AttachedLake) -> None:
     file_lake.run('CREATE TABLE lake.t ("Ä" INTEGER, "ä" INTEGER, A INTEGER)', "INSERT INTO lake.t VALUES (1, 2, 3)")
     file_lake.run('CREATE TABLE lake."Ü" AS SELECT 1 AS a', 'CREATE TABLE lake."ü" AS SELECT 2 AS a')
