@@ -1,7 +1,7 @@
 """Finds older snapshots of which DuckLake forgot the deleted rows.
 
-https://github.com/duckdb/ducklake/issues/1072: when DuckLake extends a deletion vector, it keeps only the longer one, from
-its own snapshot on. In the snapshots before, all rows of the file are visible again, also those that had been deleted.
+When DuckLake extends a deletion vector, it keeps only the longer one, from its own snapshot on. In earlier snapshots,
+all rows of the file are visible again, also deleted ones: https://github.com/duckdb/ducklake/issues/1072
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from lakeconf import Insert, Update
 from lakeconf.errors import LakeconfError, SchemaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from lakeconf import Lake, Store, Table
@@ -170,3 +170,34 @@ def test_a_merge_inserts_rows_with_the_columns_that_its_transaction_adds(lake: L
         tx.table("t").evolve(add={"c": "INTEGER"}, defaults={"c": 7})
         tx.table("t").merge(frame, on="id", matched=[Update({"v": nw.lit("u")})], not_matched=Insert())
     assert rows(lake) == [(1, "u", 7), (2, "b", 7), (3, "c", 7), (9, "n", 2)]
+
+
+AFTER_A_PROMOTION: dict[str, Callable[[Any], object]] = {
+    "update": lambda tx: tx.table("t").update({"v": "new"}, where="id = 1"),
+    "computed update": lambda tx: tx.table("t").update({"v": nw.col("v").str.to_uppercase()}, where="id = 1"),
+    "delete": lambda tx: tx.table("t").delete("late = 5"),
+    "overwrite": lambda tx: tx.table("t").overwrite(tx.table("t").scan(), where="late = 5"),
+    "execute UPDATE": lambda tx: tx.execute("UPDATE t SET v = 'new' WHERE id = 1"),
+    "execute DELETE": lambda tx: tx.execute("DELETE FROM t WHERE late = 5"),
+    "execute INSERT": lambda tx: tx.execute("INSERT INTO other SELECT id, late FROM t"),
+}
+
+
+@pytest.mark.parametrize("write", AFTER_A_PROMOTION)
+def test_statement_that_reads_a_promoted_column_with_a_default_is_an_error(lake: Lake, write: str) -> None:
+    """DuckLake reads NULL in place of the default until the commit, and an UPDATE stores it."""
+    lake.create_table("other", {"id": "INTEGER", "late": "BIGINT"})
+    lake.table("t").evolve(add={"late": "INTEGER"}, defaults={"late": 5})
+    before = rows(lake)
+    with pytest.raises(SchemaError, match="promoted 'late' of main"):
+        promote(lake, AFTER_A_PROMOTION[write])
+    assert (rows(lake), rows(lake, "other")) == (before, [])
+    promote(lake, lambda tx: tx.table("t").delete("id = 1"))  # it does not read the column
+    assert rows(lake) == before[1:]
+
+
+def promote(lake: Lake, write: Callable[[Any], object]) -> None:
+    """Promotes the late column and writes, in one transaction."""
+    with lake.transaction() as tx:
+        tx.table("t").evolve(promote={"late": "BIGINT"})
+        write(tx)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from lake_parts import session_of
 from local_stores import on_catalog, store_of
 from strength import some
 
@@ -116,7 +117,7 @@ def test_error_without_a_damaged_file_is_raised_as_it_is(store: Store) -> None:
     error = QueryError("out of memory")
     with store.open() as lake:
         fill(lake, "raw.t", "merged")
-        failed = FailedTables(lake._session)
+        failed = FailedTables(session_of(lake))
         for name in ("t", "gone"):
             with failed.apart("raw", name):
                 raise error

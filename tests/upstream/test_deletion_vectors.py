@@ -40,7 +40,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
 
 def versions(lake: Lake) -> list[int]:
     """The snapshots in which rows of the table changed."""
-    return [change.snapshot_id for change in lake.table("t").history()][::-1]
+    return [change.snapshot_id for change in lake.table("t").history()]
 
 
 def test_ducklake_forgets_the_deletes_of_older_snapshots(store: Store) -> None:

@@ -158,7 +158,7 @@ def _contents(private: SparkSession, plan: ScanPlan) -> dict[str, Stored]:
 
 
 def _is_foreign(plan: ScanPlan, file: DataFile) -> bool:
-    """True if neither DuckLake nor lakeconf names its files so: it may have no field ids, which Spark does not expect."""
+    """True if neither DuckLake nor lakeconf names its files so: it may lack field ids, which Spark expects."""
     below = file.path.removeprefix(plan.table.path)
     return below == file.path or not is_written_name(below)
 
