@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from lake_parts import session_of
 from local_stores import on_catalog, store_of
-from strength import some
+from strength import PROVE
 
 import lakeconf
 from lakeconf.cli.app import run
@@ -78,14 +78,14 @@ def rows(lake: Lake, name: str) -> list[Any]:
 
 
 def test_other_tables_are_compacted_and_the_error_names_tables_and_files(catalog_store: Store) -> None:
-    healthy = {f"whole.{step}": step for step in some(STEPS, 2)}
+    healthy = {f"whole.{step}": step for step in (STEPS if PROVE else (STEPS[0], STEPS[2]))}
     paths = {}
     with catalog_store.open() as lake:
         for name, step in healthy.items():
             fill(lake, name, step)
         before = {name: rows(lake, name) for name in healthy}
         for number, kind in enumerate(DAMAGES):
-            for step in some(STEPS[number % len(STEPS) :] + STEPS[: number % len(STEPS)], 1):
+            for step in STEPS if PROVE else (STEPS[number % len(STEPS)],):
                 paths[f"broken.{step}_{kind}"] = damage(fill(lake, f"broken.{step}_{kind}", step), step, kind)
     # A new connection has not read the footers yet.
     with catalog_store.open() as lake:

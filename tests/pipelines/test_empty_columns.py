@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from lake_parts import catalog_of
 from local_stores import store_of
+from plain_sql import plain_rows
 
 from lakeconf.pipelines import Append, Model, ModelResult, Pipeline, Query, run
 
@@ -49,7 +49,7 @@ def load(lake: Lake, folder: Path, ending: str, body: Query | None = None) -> Mo
 
 def stored(lake: Lake, condition: str = "true") -> list[tuple[Any, ...]]:
     columns = "id, CAST(COLUMNS(* EXCLUDE (id)) AS VARCHAR)"
-    return catalog_of(lake).connection.rows(f"SELECT {columns} FROM dev.raw.t WHERE {condition} ORDER BY id")
+    return plain_rows(lake, f"SELECT {columns} FROM dev.raw.t WHERE {condition} ORDER BY id")
 
 
 @pytest.mark.parametrize("ending", ["csv", "json"])
@@ -72,7 +72,7 @@ def test_empty_part_of_a_json_value_has_the_type_of_the_table(on_engine: Lake, t
     (tmp_path / "1.json").write_text(json.dumps({"id": 1, **{name: value for name, (_, value, _) in NESTED.items()}}))
     result = load(on_engine, tmp_path, "json")
     assert result.status == "done", result.error
-    (row,) = catalog_of(on_engine).connection.rows("FROM dev.raw.t")
+    (row,) = plain_rows(on_engine, "FROM dev.raw.t")
     assert row == (1, *(value for *_, value in NESTED.values()))
 
 
