@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from lakeconf.catalog.column_types import NESTED, Fact, decimal_digits, has, names_with
 from lakeconf.catalog.data_file import NameMapping
 from lakeconf.catalog.tables import Column
+from lakeconf.ducklake import INTERNAL_ROW_ID, INTERNAL_SNAPSHOT_ID
 from lakeconf.engines.spark.read.file_schemas import Stored
 from lakeconf.sql import folded
 
@@ -20,6 +21,8 @@ _DIGITS_OF_A_LONG = 18
 _STORED_AS = {"timestamp_s": "timestamp", **dict.fromkeys(names_with(Fact.AS_DOUBLE), "float64")}
 # Spark reads positions in files as a field of this name; it reads no other column that a file has with it.
 ROW_INDEX = "_tmp_metadata_row_index"
+# The columns that DuckLake adds to files of updated and merged rows: Spark reads no file that has such a name twice.
+STORED_NAMES = (INTERNAL_ROW_ID.name, INTERNAL_SNAPSHOT_ID.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,7 @@ def read_name(column: Column) -> str:
 
 def is_reserved(name: str) -> bool:
     """True for a name that Spark's reader or a scan uses: a column with that name would hide it."""
-    return name.lower() in ("_metadata", ROW_INDEX) or name.lower().startswith("__lakeconf")
+    return name.lower() in ("_metadata", ROW_INDEX, *STORED_NAMES) or name.lower().startswith("__lakeconf")
 
 
 def assumed(column: Column) -> ColumnPlace:

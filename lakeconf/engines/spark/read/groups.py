@@ -20,6 +20,7 @@ from lakeconf.engines.file_names import is_staged, is_written_name
 from lakeconf.engines.spark.read.column_places import (
     IN_PATH,
     ROW_INDEX,
+    STORED_NAMES,
     ColumnPlace,
     assumed,
     by_field_id,
@@ -142,7 +143,7 @@ def _group(plan: ScanPlan, file: DataFile, content: Stored | None) -> Group:
 
 def _contents(private: SparkSession, plan: ScanPlan) -> dict[str, Stored]:
     """The schemas of the files whose columns are not all known otherwise, by path."""
-    if not _has_readable_types(plan):
+    if not _has_readable_files(plan):
         return {}  # DuckDB reads all files
     look = any(needs_footer(column, keeps_structs=keeps_structs(private)) for column in plan.columns)
     contents = known_contents(plan)
@@ -182,14 +183,15 @@ def mapped_places(plan: ScanPlan, file: DataFile, fields: Sequence[Stored]) -> t
     return tuple(by_name(column, mappings, fields) for column in plan.columns)
 
 
-def _has_readable_types(plan: ScanPlan) -> bool:
-    """False if Spark can read no column of some files, because of the type of another one, which may be dropped."""
-    return reads_file_with(plan.table.types)
+def _has_readable_files(plan: ScanPlan) -> bool:
+    """False if Spark can read no column of some files, because of the type or the name of another one."""
+    has_stored_name = any(column.name.lower() in STORED_NAMES for column in plan.table.columns)
+    return reads_file_with(plan.table.types) and not has_stored_name  # the types of dropped columns count, too
 
 
 def is_readable(plan: ScanPlan, places: Sequence[ColumnPlace | None]) -> bool:
     """True if Spark's reader returns what DuckDB returns for columns at these places."""
-    if not _has_readable_types(plan):
+    if not _has_readable_files(plan):
         return False
     # The session that runs the scan may ignore the case of names.
     names = [spark_folded(place.name) for place in places if place is not None and place != IN_PATH]

@@ -16,6 +16,7 @@ from strength import PROVE, in_prove
 from lakeconf.catalog.pruning.scan_plan import plan_scan
 from lakeconf.connection.connection import connect, load_extension
 from lakeconf.engines.spark.classic_engine import SparkEngine
+from lakeconf.engines.spark.read.column_places import ROW_INDEX, STORED_NAMES
 from lakeconf.engines.spark.read.native_scan import read_files
 from lakeconf.errors import QueryError, SchemaError, UnsupportedError
 from lakeconf.sql import literal
@@ -256,6 +257,26 @@ def test_registered_file_without_its_name_mapping_is_rejected(spark: SparkSessio
         file_lake.run("UPDATE __ducklake_metadata_lake.ducklake_data_file SET mapping_id = NULL")
         with pytest.raises(UnsupportedError, match=r"elsewhere\.parquet has no field ids"):
             scan(spark, file_lake, "t")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*STORED_NAMES, STORED_NAMES[0].upper(), ROW_INDEX])
+def test_column_with_the_name_of_one_that_files_have_besides(
+    name: str, spark: SparkSession, file_lake: AttachedLake
+) -> None:
+    """DuckLake writes the ids of updated rows to a column of the same name."""
+    file_lake.run(f'CREATE TABLE lake.t (id INTEGER, "{name}" INTEGER)')
+    file_lake.run(
+        "INSERT INTO lake.t SELECT i, 10 * i FROM range(20) AS r(i)", "UPDATE lake.t SET id = -id WHERE id < 10"
+    )
+    file_lake.run("DELETE FROM lake.t WHERE id = 15", "CALL ducklake_merge_adjacent_files('lake')")
+    expected = sorted(file_lake.rows("SELECT * FROM lake.t"))
+    assert sorted(map(tuple, scan(spark, file_lake, "t").collect())) == expected
+    assert sorted(row[0] for row in scan(spark, file_lake, "t", columns=["id"]).collect()) == [
+        row[0] for row in expected
+    ]
+    with pytest.raises(UnsupportedError, match="has a name that lakeconf reserves"):
+        scan(spark, file_lake, "t", row_ids=True)
 
 
 @pytest.mark.slow
