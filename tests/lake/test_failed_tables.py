@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from local_stores import on_catalog, store_of
-from strength import some
 
 import lakeconf
 from lakeconf.cli.app import run
@@ -77,15 +76,15 @@ def rows(lake: Lake, name: str) -> list[Any]:
 
 
 def test_other_tables_are_compacted_and_the_error_names_tables_and_files(catalog_store: Store) -> None:
-    healthy = {f"whole.{step}": step for step in some(STEPS, 2)}
+    healthy = {f"whole.{step}": step for step in ("merged", "updated")}
     paths = {}
     with catalog_store.open() as lake:
         for name, step in healthy.items():
             fill(lake, name, step)
         before = {name: rows(lake, name) for name in healthy}
         for number, kind in enumerate(DAMAGES):
-            for step in some(STEPS[number % len(STEPS) :] + STEPS[: number % len(STEPS)], 1):
-                paths[f"broken.{step}_{kind}"] = damage(fill(lake, f"broken.{step}_{kind}", step), step, kind)
+            step = STEPS[number % len(STEPS)]
+            paths[f"broken.{step}_{kind}"] = damage(fill(lake, f"broken.{step}_{kind}", step), step, kind)
     # A new connection has not read the footers yet.
     with catalog_store.open() as lake:
         planned = {compaction.table for compaction in lake.maintenance.plan_compaction()}
