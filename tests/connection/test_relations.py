@@ -14,8 +14,8 @@ import duckdb
 import narwhals as nw
 import pyarrow as pa
 import pytest
+from lake_parts import catalog_of
 from local_stores import on_catalog, store_of
-from strength import mixed
 
 from lakeconf.engines.frames import LazyRows
 
@@ -69,7 +69,10 @@ READ: dict[str, Callable[[Lake], Any]] = {
 }
 
 
-@pytest.mark.parametrize(("meanwhile", "read"), mixed(MEANWHILE, READ))
+@pytest.mark.parametrize(
+    ("meanwhile", "read"),
+    [*((name, "scan") for name in MEANWHILE), *((name, "query over a frame") for name in ("count", "frame", "append"))],
+)
 def test_reader_returns_all_rows_whatever_the_thread_does_meanwhile(
     meanwhile: str, read: str, six_files: tuple[Store, Lake]
 ) -> None:
@@ -178,7 +181,7 @@ def test_relations_and_the_frames_in_them_leave_nothing_in_memory(lake: Lake) ->
         lake.table("t").scan().to_native().fetchall()
     assert kept() is None
     made = "FROM duckdb_views() WHERE view_name LIKE 'lakeconf_%'", "FROM duckdb_tables() WHERE table_name LIKE 'lake%'"
-    connection = lake._session.reader.connection
+    connection = catalog_of(lake).connection
     assert [len(connection.rows(f"SELECT 1 {query}")) for query in made] == [1, 0]
 
 
