@@ -79,4 +79,4 @@ def _broken(audit: Audit, sql: str, writer: Connection) -> nw.LazyFrame[Any]:
             f"{audit} is not a single query", hint="write one SELECT that returns the rows that violate the condition"
         )
     check_only_reads(audit.sql)
-    return lazy_rows(writer.relation(sql), writer.secrets)
+    return lazy_rows(writer.relation(sql), writer)

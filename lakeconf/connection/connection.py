@@ -22,10 +22,11 @@ from lakeconf.connection.duckdb_errors import (
     translation,
 )
 from lakeconf.connection.duckdb_facts import create_supported_catalogs, warn_if_untested
+from lakeconf.connection.relations import SHARED_DATABASE, Relations
 from lakeconf.ducklake import metadata_database
 from lakeconf.errors import ConnectionFailed, LakeconfError
 from lakeconf.secret import Secret
-from lakeconf.sql import LoadExtension, Statement, bind, literal, qualified, with_literals
+from lakeconf.sql import LoadExtension, Statement, bind, identifier, literal, qualified, with_literals
 
 if TYPE_CHECKING:
     import duckdb
@@ -63,15 +64,19 @@ class SearchPaths:
             shown = _shown(native)
         self._set[native] = (statement, shown)
 
+    def statement(self, native: duckdb.DuckDBPyConnection) -> str:
+        """The statement that has set the path of a connection; empty if it is not known."""
+        return self._set.get(native, ("", None))[0]
+
 
 def _shown(native: duckdb.DuckDBPyConnection) -> object:
     return native.execute("SELECT system.main.current_setting('search_path')").fetchall()
 
 
 def search_path_sql(database: str, schemas: Iterable[str] = ()) -> str:
-    """Returns the statement that makes a database the default, but resolves functions in DuckDB first."""
+    """Returns the statement that makes DuckDB look up tables in a database, and functions in DuckDB first."""
     names = dict.fromkeys(["main", *schemas])
-    path = ["system.main", *(qualified(database, schema) for schema in names)]
+    path = [SHARED_DATABASE, "system.main", *(qualified(database, schema) for schema in names)]
     return f"SET search_path = {literal(','.join(path))}"
 
 
@@ -89,6 +94,9 @@ class Connection:
         # The extensions of its instance that are known to be loaded: none can be unloaded.
         self.extensions: set[str] = set()
         self._paths = SearchPaths()
+        # The SQL that a new connection first runs to be like this one.
+        self._set_up = ""
+        self._relations = Relations()
 
     @property
     def native(self) -> duckdb.DuckDBPyConnection:
@@ -197,16 +205,24 @@ class Connection:
         with self.errors():
             return self.native.from_arrow(table)
 
-    def owns(self, relation: duckdb.DuckDBPyRelation) -> bool:
-        """Returns True if this connection created the relation, so that the two can be joined."""
-        import duckdb
+    def share(self, name: str, relation: duckdb.DuckDBPyRelation) -> None:
+        """Makes a view of a relation of the calling thread, which the queries of all relations may name."""
+        with self.errors():
+            self._relations.share(self.native, name, relation)
 
-        try:
-            probe = self.native.from_query("SELECT 1 AS one LIMIT 0")
-            probe.join(relation.limit(0).set_alias("theirs"), "true")
-        except duckdb.Error:
-            return False
-        return True
+    def apart(self, relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
+        """The rows of a relation of the calling thread, as a relation with a connection of its own."""
+        with self.errors():
+            own = self._native.cursor()
+            set_up = self._paths.statement(self.native) or self._set_up
+            if set_up:
+                own.execute(set_up)
+            return self._relations.apart(self.native, own, relation)
+
+    def joinable(self, relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation | None:
+        """The rows as a relation that joins with those of the calling thread; None if it is of another instance."""
+        with self.errors():
+            return self._relations.joinable(self.native, relation)
 
     def errors(self) -> AbstractContextManager[None]:
         """Translates duckdb errors inside a `with` block to lakeconf's and masks the secrets of this connection.
@@ -306,8 +322,9 @@ def connect(secrets: Iterable[Secret] = ()) -> Connection:
 def fetched(frame: nw.LazyFrame[Any], secrets: Iterable[Secret]) -> list[tuple[Any, ...]]:
     """Computes a lazy frame; DuckDB frames need no pyarrow, unlike narwhals' `collect`."""
     import duckdb
+    import narwhals as nw
 
-    native = frame.to_native()
+    native = nw.to_native(frame)
     if not isinstance(native, duckdb.DuckDBPyRelation):
         return frame.collect("pyarrow").rows()
     with translated_errors(secrets):
@@ -357,12 +374,12 @@ class SharedConnection(Connection):
 
     duckdb mixes up results if several threads use one connection at the same time. A relation belongs to the cursor of
     the thread that created it. The calling thread continues to use the connection directly; each new cursor first runs
-    the SQL of `set_up`, such as `USE`, which cursors do not inherit.
+    the SQL of `set_up`, such as `USE`, which cursors do not inherit. Closing it detaches the database `attached`.
     """
 
-    def __init__(self, connection: Connection, set_up: str) -> None:
+    def __init__(self, connection: Connection, set_up: str, attached: str = "") -> None:
         super().__init__(connection.native, connection.secrets)
-        self._set_up = set_up
+        self._set_up, self._attached = set_up, attached
         self._is_closed = False
         self._cursors = threading.local()
         self._cursors.native = connection.native
@@ -390,6 +407,11 @@ class SharedConnection(Connection):
             natives = list(self._all)
         for native in natives:
             _roll_back(native)
+        if self._attached:
+            # A commit that failed keeps DuckDB's instance in memory, and so does a relation that a user has. Its
+            # connections to the catalog's server, or its lock on the catalog's file, would stay.
+            with contextlib.suppress(Exception), self._native.cursor() as cursor:
+                cursor.execute(f"DETACH DATABASE IF EXISTS {identifier(self._attached)}")
         self._native.close()
 
     def cursor(self) -> Connection:

@@ -59,19 +59,19 @@ class DuckDBEngine:
 
     def changes(self, table: str, since: int, until: int) -> nw.LazyFrame[Any]:
         query = changes_sql(self._reader, plan_changes(self._reader, table, since, until))
-        return foreign.lazy_rows(self._connection.relation(query), self._connection.secrets)
+        return foreign.lazy_rows(self._connection.relation(query), self._connection)
 
     def query(self, sql: str, frames: Mapping[str, Any]) -> nw.LazyFrame[Any]:
         for name, frame in frames.items():
-            # A temporary view exists as long as the connection, like the frames that use it.
-            self._connection.register(name, self.adopt(frame))
-        return foreign.lazy_rows(self._connection.relation(sql), self._connection.secrets)
+            self._connection.share(name, self.adopt(frame))
+        return foreign.lazy_rows(self._connection.relation(sql), self._connection)
 
     def adopt(self, frame: object) -> duckdb.DuckDBPyRelation:
         native = foreign.native_frame(frame)
         with self._connection.errors():
             if isinstance(native, duckdb.DuckDBPyRelation):
-                return native if self._connection.owns(native) else self._copied(native)
+                joinable = self._connection.joinable(native)
+                return self._copied(native) if joinable is None else joinable
             table = foreign.exact_units(foreign.arrow_table(native))
             return foreign.with_null_types(self._connection.from_arrow(table), table)
 
@@ -137,7 +137,7 @@ class DuckDBEngine:
         condition = "" if where is None else f" WHERE {to_duckdb_sql(predicate_of(where, info.columns))}"
         name = qualified(self._reader.alias, info.schema_name, info.name)
         query = f"SELECT {', '.join(values)} FROM {name} AT (VERSION => {snapshot_id}){condition}"
-        return foreign.lazy_rows(self._connection.relation(query), self._connection.secrets)
+        return foreign.lazy_rows(self._connection.relation(query), self._connection)
 
     def _copied(self, relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
         """Copies a relation of another connection to the reading connection.

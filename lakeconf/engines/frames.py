@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeGuard
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard
 
 import duckdb
 import narwhals as nw
@@ -16,12 +16,13 @@ from lakeconf.connection.duckdb_errors import translated_errors
 from lakeconf.engines.python_rows import arrow_rows, check_values, is_rows
 from lakeconf.engines.schema_check import check_distinct
 from lakeconf.errors import QueryError, SchemaError, required
-from lakeconf.secret import Secret
 from lakeconf.sql import folded, identifier
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow
+
+    from lakeconf.connection.connection import Connection
 
 
 # The type of columns with Arrow's null type while they are in DuckDB; by default, DuckDB uses INTEGER.
@@ -330,8 +331,8 @@ class LazyRows(nw.LazyFrame[Any]):
     Only the core packages may be installed: DuckDB then runs queries, but cannot make a frame in memory.
     """
 
-    # The secrets of all connections, which servers may repeat in errors; frames join only with those of their class.
-    secrets: frozenset[Secret] = frozenset()
+    # The connection of the frames, which have a class of their own, because narwhals makes frames by their class only.
+    connection: ClassVar[Connection]
 
     def collect(self, backend: Any = None, **kwargs: Any) -> nw.DataFrame[Any]:
         """The rows in memory.
@@ -340,17 +341,25 @@ class LazyRows(nw.LazyFrame[Any]):
             backend: As for `narwhals.LazyFrame.collect`: "pyarrow", the default, "polars" or "pandas".
         """
         try:
-            with packages_named(backend), translated_errors(self.secrets):
+            with packages_named(backend), translated_errors(self.connection.secrets):
                 return super().collect(backend, **kwargs)
         except DuplicateError as error:
             message = f"the result has two columns with one name: {error}"
             raise QueryError(message, hint="name each column in its own way: SELECT a AS b") from error
 
+    def to_native(self) -> Any:
+        """The rows as a relation of DuckDB, which computes them when it is used.
 
-def lazy_rows(relation: duckdb.DuckDBPyRelation, secrets: Sequence[Secret]) -> nw.LazyFrame[Any]:
-    """Returns a relation as a lazy frame, in whose errors the secrets are hidden."""
+        It has a connection of its own, so that what the lake and other frames do never ends its readers. Relations
+        made from it share that connection: read one of them at a time, because DuckDB would end the reader of the
+        other. To join frames, join them before, or pass them to `lake.sql`.
+        """
+        return self.connection.apart(super().to_native())
+
+
+def lazy_rows(relation: duckdb.DuckDBPyRelation, connection: Connection) -> nw.LazyFrame[Any]:
+    """Returns a relation of a connection as a lazy frame, in whose errors the secrets are hidden."""
     frame = nw.from_native(relation)
     # The constructor takes a private frame of narwhals. Frames made from this one have its class.
-    frame.__class__ = LazyRows
-    LazyRows.secrets |= frozenset(secrets)
+    frame.__class__ = vars(connection).setdefault("_frames", type("LazyRows", (LazyRows,), {"connection": connection}))
     return frame

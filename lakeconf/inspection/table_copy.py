@@ -103,7 +103,7 @@ class TableCopies:
         with self._lake.transaction(f"copy {names} from {self._name}", extra=extra) as transaction:
             for step in left:
                 table = transaction.table(step.table)
-                rows = lazy_rows(self._own.connection.relation(f"FROM {step.source}"), self._own.connection.secrets)
+                rows = lazy_rows(self._own.connection.relation(f"FROM {step.source}"), self._own.connection)
                 if step.action == "replace" and not step.changes:
                     table.overwrite(rows)
                 elif step.declared is not None:

@@ -270,7 +270,7 @@ class Lake:
         rows = None
         if isinstance(engine, SparkOperations) and not name_classes(connection, names):
             rows = engine.read_files(names, types)
-        return lazy_rows(files, connection.secrets) if rows is None else rows
+        return lazy_rows(files, connection) if rows is None else rows
 
     def sql(self, query: str, /, **frames: object) -> nw.LazyFrame[Any]:
         """Runs a query on DuckDB at the latest snapshot; in a transaction and after `at()`, at the snapshot of these.

@@ -54,7 +54,7 @@ def open_session(store: Store, engine: Any = None) -> Session:
     pinned, file = is_pinned(store.attach_options), store.metadata_backend.file()
     if file is not None and not os.path.exists(file) and not creates_nothing(store.attach_options):
         FileLocks(file).check()  # otherwise the lake would be created, and its first write would fail
-    reading = SharedConnection(open_connection(store), search_path)
+    reading = SharedConnection(open_connection(store), search_path, store.alias)
     writer = SharedConnection(reading.cursor(), search_path)
     try:
         # A table in SQL is one of the lake or a frame that was passed, and never a variable of lakeconf such as `self`.

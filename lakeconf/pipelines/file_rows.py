@@ -483,7 +483,7 @@ def _file_types(lake: Lake, files: ModelFiles, path: str | None = None) -> dict[
 
 def _types(files: ModelFiles, rows: nw.LazyFrame[Any]) -> dict[str, str]:
     """The columns of files and the types that DuckDB infers."""
-    relation: Any = rows.to_native()
+    relation: Any = nw.to_native(rows)
     types = dict(zip(relation.columns, map(str, relation.types), strict=True))
     # Where lines have different numbers of values, DuckDB takes each line for one value.
     if files.ending == "csv" and len(types) == 1 and _DELIMITER.search(next(iter(types))):

@@ -20,6 +20,7 @@ import pytest
 from local_stores import store_of
 from promotions import stores
 
+from lakeconf.connection.connection import connect
 from lakeconf.engines.fingerprints import fingerprint_sql, fingerprints
 from lakeconf.engines.frames import LazyRows, arrow_table, lazy_rows, native_frame
 from lakeconf.engines.python_rows import arrow_rows, check_values
@@ -145,7 +146,8 @@ def test_collect_without_the_package_names_what_to_install(
 
 
 def test_frame_is_one_of_narwhals() -> None:
-    frame = lazy_rows(duckdb.sql("SELECT 1 AS id"), ())
+    connection = connect()
+    frame = lazy_rows(connection.relation("SELECT 1 AS id"), connection)
     assert isinstance(frame, LazyRows)
     assert isinstance(frame.with_columns(x=nw.lit(1)), LazyRows)
     assert nw.from_native(frame) is frame
@@ -155,7 +157,7 @@ def test_frame_is_one_of_narwhals() -> None:
     with pytest.raises(ValueError, match="Unsupported `backend`"):
         frame.collect("dask")
     with pytest.raises(QueryError, match="two columns with one name"):
-        lazy_rows(duckdb.sql("SELECT 1 AS a, 2 AS a"), ()).collect()
+        lazy_rows(connection.relation("SELECT 1 AS a, 2 AS a"), connection).collect()
 
 
 def test_errors_of_lazy_frames_hide_the_secrets_of_the_store(tmp_path: Path) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from commit_hooks import at_commit
 from local_stores import config_of, on_catalog, store_of
 from plain_sql import run_plain
 
@@ -56,6 +59,35 @@ def test_lost_reply_is_looked_up_on_a_new_connection_to_a_server(each_store: Sto
         assert connection.rows("SELECT count(*) FROM dev.t") == [(0,)]
     assert same_instance is (each_store.metadata_backend.file() is not None)
     assert session.writer.rows("SELECT 1") == [(1,)]
+
+
+def open_catalogs(store: Store, request: pytest.FixtureRequest) -> int:
+    """The open descriptors of this process on a catalog's file, or its connections to the server."""
+    file, fields = store.metadata_backend.file(), dict(store.metadata_backend)
+    if file is None:
+        server: PostgresServer = request.getfixturevalue("postgres_server")
+        return int(server.sql(f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{fields['database']}'"))
+    found = (os.path.realpath(f"/proc/self/fd/{descriptor}") for descriptor in os.listdir("/proc/self/fd"))
+    return sum(path.startswith(str(file.resolve())) for path in found)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="lists the descriptors of the process")
+def test_closed_lake_keeps_nothing_open_after_a_lost_race(
+    each_store: Store, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DuckDB keeps its instance in memory if a commit has failed."""
+    with each_store.open() as lake:
+        lake.table("t").append([{"id": 1}, {"id": 2}])
+        at_commit(monkeypatch, before=lambda: run_plain(lake, "INSERT INTO t VALUES (3)"))
+        lake.table("t").delete("id = 1")
+        relation = lake.table("t").scan().to_native()
+        # DuckDB opens a SQLite file for each transaction only.
+        assert open_catalogs(each_store, request) or each_store.metadata_backend.type == "sqlite"
+    deadline = time.monotonic() + 10  # the server ends a process for each connection
+    while open_catalogs(each_store, request) and time.monotonic() < deadline:
+        pass
+    assert open_catalogs(each_store, request) == 0
+    del relation
 
 
 def test_macro_of_the_lake_replaces_no_function_of_the_writer(tmp_path: Path) -> None:

@@ -182,7 +182,7 @@ class Query:
         except (QueryError, SchemaError) as error:
             raise self._placed(error, lake, changes, views) from error
         try:
-            check_distinct(rows.to_native().columns, "the result of the SQL")
+            check_distinct(nw.to_native(rows).columns, "the result of the SQL")
         except SchemaError as error:
             raise self._refused(error.message, hint=error.hint) from None
         return rows

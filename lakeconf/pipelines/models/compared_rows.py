@@ -9,6 +9,7 @@ from datetime import date, datetime, time
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+import narwhals as nw
 from duckdb.sqltypes import DuckDBPyType
 
 from lakeconf.catalog.column_types import NESTED_IDS, fields_of, integers
@@ -97,7 +98,7 @@ def _sql(value: Any, *, typed: bool) -> str:
 def compared(lake: Lake, frame: Any, columns: Mapping[str, str], expected: Sequence[Row]) -> RowDifference:
     """Compares columns of a model's rows, by their expected names; each row counts as often as it occurs."""
     selected = ", ".join(map(identifier, columns.values()))
-    relation: Any = lake.sql(f"SELECT {selected} FROM {_RETURNED}", **{_RETURNED: frame}).to_native()
+    relation: Any = nw.to_native(lake.sql(f"SELECT {selected} FROM {_RETURNED}", **{_RETURNED: frame}))
     kinds: dict[str, DuckDBPyType] = dict(zip(columns, relation.types, strict=True))
     keys = ", ".join(f"{_key(identifier(columns[name]), kind)} AS {identifier(name)}" for name, kind in kinds.items())
     values = ", ".join(_expected_row(number, row, kinds) for number, row in enumerate(expected))

@@ -358,7 +358,7 @@ _STATEMENTS: list[tuple[re.Pattern[str], Callable[..., Any]]] = [
         (r"CALL postgres_execute\('\w+', '(?P<query>.*)'\)", _on_server),
         (r"SELECT 1 FROM duckdb_databases\(\) .*", _constant()),
         (r"SELECT extension_name FROM duckdb_extensions\(\) .*", _constant(*_EXTENSIONS)),
-        (r"SELECT system\.main\.current_setting\('search_path'\)", _constant(("system.main,dev.main",))),
+        (r"SELECT system\.main\.current_setting\('search_path'\)", _constant(("memory.main,system.main,dev.main",))),
         (r"SELECT name, secret_string FROM duckdb_secrets\(\)", _constant()),
         (r"SELECT 1 FROM duckdb_secrets\(\) .*", _constant()),
         (r"SELECT options\['metadata_catalog'\], options.*", _constant((None, None))),
