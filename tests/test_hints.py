@@ -40,6 +40,7 @@ CONSEQUENCES = {
     "drop it with DuckDB if another program created it": "a table that lakeconf cannot use",
     "drop the table and create it again": "a table whose rows have been copied",
     "renew the credentials, which have expired": "nothing in the lake",
+    "and rewrite the files with DuckDB": "files, by the same rows",
     "reset_index(drop=True)": "the index of a frame in memory",
     "replace the NULL": "a value of the frame",
     ".overwrite(…)": "rows, by the same rows",

@@ -224,7 +224,7 @@ def check_delete_files(reader: CatalogReader, tables: Mapping[int, str]) -> None
             raise UnsupportedError(
                 f"{table} has a deletion vector, and DuckLake would forget which of its rows older snapshots have, so "
                 "nothing was written",
-                hint="turn write_deletion_vectors off and rewrite the files with DuckDB: "
+                hint="set write_deletion_vectors to false, and rewrite the files with DuckDB: "
                 f"CALL {lake}.set_option('write_deletion_vectors', false); "
                 f"CALL ducklake_rewrite_data_files({literal(reader.alias)}, delete_threshold => 0)",
             )
