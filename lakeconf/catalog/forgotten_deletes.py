@@ -33,5 +33,5 @@ def check_deletes(transaction: MetadataTransaction, table_id: int, table: str, s
         raise UnsupportedError(
             f"DuckLake forgot which rows of {table} had been deleted at version {snapshot_id}, when it extended a "
             "deletion vector",
-            hint="read the latest snapshot; to keep others from now on, set write_deletion_vectors to false in the lake",
+            hint="read the latest snapshot; to keep others, set write_deletion_vectors of the lake to false",
         )
