@@ -8,28 +8,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lakeconf.ducklake import visible_at
 from lakeconf.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from lakeconf.catalog.reader import MetadataTransaction
 
 # A file that had no delete file yet, though rows of its table had been deleted, and that has a vector later.
-_FORGOTTEN = """
+_FORGOTTEN = f"""
     SELECT d.data_file_id AS data_file_id
     FROM ducklake_delete_file AS d JOIN ducklake_data_file AS f ON f.data_file_id = d.data_file_id
-    WHERE d.table_id = $1 AND d.format = 'puffin' AND d.begin_snapshot > $2 AND f.begin_snapshot <= $2
-        AND NOT EXISTS (SELECT 1 FROM ducklake_delete_file AS o WHERE o.data_file_id = d.data_file_id
-            AND o.begin_snapshot <= $2 AND (o.end_snapshot IS NULL OR o.end_snapshot > $2))
+    WHERE d.table_id = $2 AND d.format = 'puffin' AND d.begin_snapshot > $1 AND f.begin_snapshot <= $1
+        AND NOT EXISTS (SELECT 1 FROM ducklake_delete_file AS o
+            WHERE o.data_file_id = d.data_file_id AND {visible_at(row="o")})
         AND EXISTS (SELECT 1 FROM ducklake_snapshot_changes AS c
-            WHERE c.snapshot_id > f.begin_snapshot AND c.snapshot_id <= $2
-                AND ',' || c.changes_made || ',' LIKE '%,deleted_from_table:' || CAST($1 AS VARCHAR) || ',%')
+            WHERE c.snapshot_id > f.begin_snapshot AND c.snapshot_id <= $1
+                AND ',' || c.changes_made || ',' LIKE '%,deleted_from_table:' || CAST($2 AS VARCHAR) || ',%')
     LIMIT 1
-"""
+"""  # noqa: S608
 
 
 def check_deletes(transaction: MetadataTransaction, table_id: int, table: str, snapshot_id: int) -> None:
     """Rejects a snapshot at which it is not known which rows of a table had been deleted."""
-    if transaction.own_rows(_FORGOTTEN, "data_file_id BIGINT", [table_id, snapshot_id]):
+    if transaction.own_rows(_FORGOTTEN, "data_file_id BIGINT", [snapshot_id, table_id]):
         raise UnsupportedError(
             f"DuckLake forgot which rows of {table} had been deleted at version {snapshot_id}, when it extended a "
             "deletion vector",

@@ -211,7 +211,9 @@ def tables_in(transaction: MetadataTransaction, snapshot_id: int) -> tuple[Table
 
 def find_table(transaction: MetadataTransaction, name: str, snapshot_id: int) -> TableInfo:
     """Reads a table like `load_table`, in an open transaction."""
-    return _with_buckets(transaction, _read_table(transaction, name, snapshot_id), snapshot_id)
+    table = _read_table(transaction, name, snapshot_id)
+    check_deletes(transaction, table.table_id, table.full_name, snapshot_id)
+    return _with_buckets(transaction, table, snapshot_id)
 
 
 def _with_buckets(transaction: MetadataTransaction, table: TableInfo, snapshot_id: int) -> TableInfo:

@@ -217,6 +217,8 @@ class Connection:
             set_up = self._paths.statement(self.native) or self._set_up
             if set_up:
                 own.execute(set_up)
+            ((time_zone,),) = self.native.execute("SELECT system.main.current_setting('TimeZone')").fetchall()
+            own.execute(f"SET TimeZone = {literal(time_zone)}")
             return self._relations.apart(self.native, own, relation)
 
     def joinable(self, relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation | None:

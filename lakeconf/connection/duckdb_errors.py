@@ -203,6 +203,11 @@ def translated_errors(secrets: Iterable[Secret] = ()) -> Iterator[None]:
         raise translated from error
 
 
+def mentions(error: LakeconfError, text: str) -> bool:
+    """True if the message of an error names a file or a table: such errors of DuckDB have no other place for it."""
+    return text in error.message
+
+
 def translation(error: BaseException, secrets: Iterable[Secret]) -> BaseException | None:
     """The error to raise in place of one of duckdb, without `secrets`; None for any other error."""
     import duckdb

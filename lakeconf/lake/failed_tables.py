@@ -9,6 +9,7 @@ from lakeconf.catalog.data_file import load_data_files
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.tables import find_table, joined_name
 from lakeconf.commit.session import Session
+from lakeconf.connection.duckdb_errors import mentions
 from lakeconf.errors import LakeconfError, QueryError, SchemaError, StorageError, TableNotFoundError
 from lakeconf.lake.compaction import all_tables
 from lakeconf.lake.compaction_step import of_table
@@ -78,7 +79,7 @@ class FailedTables:
         keys = {file.path: file.encryption_key for file in data_files}
         deletes = (file.delete_file for file in data_files)
         keys |= {file.path: file.encryption_key for file in deletes if file is not None and file.format == "parquet"}
-        named = next((path for path in keys if path in error.message), None)
+        named = next((path for path in keys if mentions(error, path)), None)
         return named or next((path for path, key in keys.items() if not self._is_readable(path, key)), None)
 
     def _is_readable(self, path: str, key: str | None) -> bool:
@@ -91,5 +92,5 @@ class FailedTables:
 
 
 def _message(schema: str, name: str, error: LakeconfError, path: str | None) -> str:
-    file = "" if path is None or path in error.message else f"the file {path}: "
+    file = "" if path is None or mentions(error, path) else f"the file {path}: "
     return f"{joined_name(schema, name)} cannot be compacted: {file}{error.message}"

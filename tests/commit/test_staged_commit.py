@@ -18,7 +18,7 @@ import lakeconf
 from lakeconf.commit.actions import AddFiles
 from lakeconf.commit.staged_tables import is_metadata_of
 from lakeconf.ducklake import STAGED_COMMIT_VERSIONS
-from lakeconf.errors import CommitConflictError, CommitError, ConnectionFailed, StorageError
+from lakeconf.errors import CommitConflictError, CommitError, ConnectionFailed, StorageError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -246,7 +246,7 @@ def test_deletion_vectors_are_not_extended(lake: Lake) -> None:
         "DELETE FROM vectors WHERE id BETWEEN 1 AND 9",
     )
     lake.refresh()
-    with pytest.raises(CommitConflictError, match="cannot be extended"):
+    with pytest.raises(UnsupportedError, match="has a deletion vector"):
         staged(lake, deleted=(15,), table="vectors").commit()
 
 
