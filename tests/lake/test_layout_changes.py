@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from local_stores import on_catalog, store_of
+from strength import PROVE
 from transaction_steps import STEPS, prepare, rows, state
 
 from lakeconf.errors import LakeconfError
@@ -67,19 +68,21 @@ def succeeds(lake: Lake, table: str, step: str) -> bool:
 def test_reads_and_writes_after_two_layouts_are_those_of_a_table_without(
     stores: tuple[Store, Store], engine: Any, first: str
 ) -> None:
-    tables = [f"t{number}" for number in range(len(LAYOUTS))]
+    # Each write takes seconds on Spark.
+    seconds = dict(itertools.islice(LAYOUTS.items(), None if PROVE or engine is None else 3))
+    tables = [f"t{number}" for number in range(len(seconds))]
     laid_out = stores[0]
     for store in stores:
         prepare(store, tables, ROWS)
     prepare(laid_out, tables, [[f"ALTER TABLE {{0}} {LAYOUTS[first]}"]])
     for store in stores:
         prepare(store, tables, [[MORE], [MORE.replace("6", "7")]])
-    for table, layout in zip(tables, LAYOUTS.values(), strict=True):
+    for table, layout in zip(tables, seconds.values(), strict=True):
         prepare(laid_out, [table], [[f"ALTER TABLE {{0}} {layout}"]])
     for store in stores:
         prepare(store, tables, [[MORE.replace("6", "8")]])
     with laid_out.open(engine) as changed, stores[1].open() as plain:
-        for table, second in zip(tables, LAYOUTS, strict=True):
+        for table, second in zip(tables, seconds, strict=True):
             compare(changed, plain, table, f"{first}, then {second}")
 
 
