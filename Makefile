@@ -44,7 +44,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 test: setup $(CLASSES) ## Run the quick tests, in at most five minutes
 	@$(PYTEST) --tier quick
 
-test-rest: setup $(CLASSES) ## Run the tests that are marked as slow, and all tests of several catalogs on the others than SQLite
+test-rest: setup $(CLASSES) ## Run the tests that are marked as slow, and the tests of several catalogs on PostgreSQL
 	@$(PYTEST) --tier rest
 
 test-all: setup $(CLASSES) ## Run all tests but those marked `prove`: `make test` and `make test-rest` in one

@@ -183,6 +183,7 @@ AFTER_A_PROMOTION: dict[str, Callable[[Any], object]] = {
 }
 
 
+@pytest.mark.prove("on_spark")
 @pytest.mark.parametrize("write", AFTER_A_PROMOTION)
 def test_statement_that_reads_a_promoted_column_with_a_default_is_an_error(lake: Lake, write: str) -> None:
     """DuckLake reads NULL in place of the default until the commit, and an UPDATE stores it."""

@@ -63,7 +63,9 @@ def succeeds(lake: Lake, table: str, step: str) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.prove("sqlite", "postgres", *(layout for layout in LAYOUTS if layout not in ("identity", "4 buckets")))
+@pytest.mark.prove(
+    "sqlite", "postgres", "on_spark", *(layout for layout in LAYOUTS if layout not in ("identity", "4 buckets"))
+)
 @pytest.mark.parametrize("first", LAYOUTS)
 def test_reads_and_writes_after_two_layouts_are_those_of_a_table_without(
     stores: tuple[Store, Store], engine: Any, first: str

@@ -2,7 +2,8 @@
 
 `make test` runs what has no marker, `make test-rest` what is `slow`, and `make prove` also what is marked `prove`:
 repetitions of what other cases cover. Both markers may name parameters, as in `@pytest.mark.slow("on_spark")`: then
-they are about the cases whose IDs contain one of them. A test of several catalogs is quick on SQLite only.
+they are about the cases whose IDs contain one of them. A test of several catalogs is quick on SQLite, in the rest on
+PostgreSQL, and on DuckDB in `make prove` if it runs on these two.
 """
 
 from __future__ import annotations
@@ -40,11 +41,13 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not PROVE and not any("::" in argument for argument in config.args):  # a chosen test runs
-        leave_out(config, items, [item for item in items if is_marked(item, "prove")])
+        repeated = on_other_catalogs(items, {"sqlite", "postgres"}, "duckdb")
+        leave_out(config, items, [item for item in items if is_marked(item, "prove") or item in repeated])
     tier = config.getoption("--tier")
     if tier == "all":
         return
-    slow = {item for item in items if is_marked(item, "slow")} | on_other_catalogs(items)
+    others = {item for catalog in ("duckdb", "postgres") for item in on_other_catalogs(items, {QUICK_CATALOG}, catalog)}
+    slow = {item for item in items if is_marked(item, "slow")} | others
     leave_out(config, items, [item for item in items if (item in slow) is (tier == "quick")])
     if tier == "quick":  # the first process gets the first tests, so that only one of them starts Spark
         items.sort(key=lambda item: not needs_spark(item))
@@ -59,17 +62,16 @@ def is_marked(item: pytest.Item, name: str) -> bool:
     )
 
 
-def on_other_catalogs(items: list[pytest.Item]) -> set[pytest.Item]:
-    """The cases on DuckDB and PostgreSQL of which the same case exists on SQLite."""
-    alike: dict[tuple[str, ...], dict[pytest.Item, str]] = defaultdict(dict)
+def on_other_catalogs(items: list[pytest.Item], catalogs: set[str], other: str) -> set[pytest.Item]:
+    """The cases on another catalog of which the same case exists on each of some catalogs."""
+    alike: dict[tuple[str, ...], dict[str, pytest.Item]] = defaultdict(dict)
     for item in items:
         parts = item.callspec.id.split("-") if hasattr(item, "callspec") else []
-        catalogs = [part for part in parts if part in CATALOGS]
-        if catalogs:
-            others = ("*" if part in CATALOGS else part for part in parts)
-            alike[item.nodeid.partition("[")[0], *others][item] = " ".join(catalogs)
-    groups = (group for group in alike.values() if any(QUICK_CATALOG in catalogs for catalogs in group.values()))
-    return {item for group in groups for item, catalogs in group.items() if QUICK_CATALOG not in catalogs}
+        named = [part for part in parts if part in CATALOGS]
+        if named:
+            rest = ("*" if part in CATALOGS else part for part in parts)
+            alike[item.nodeid.partition("[")[0], *rest][" ".join(named)] = item
+    return {group[other] for group in alike.values() if other in group and catalogs <= group.keys()}
 
 
 def needs_spark(item: pytest.Item) -> bool:

@@ -53,6 +53,7 @@ def test_ducklake_forgets_the_deletes_of_older_snapshots(store: Store) -> None:
         assert connection.execute(counts.format(newest)).fetchall() == [(10,)]
 
 
+@pytest.mark.prove("on_spark-update", "on_spark-merge", "on_spark-overwrite", "on_spark-execute")
 @pytest.mark.parametrize("write", WRITES)
 def test_a_write_that_would_make_it_forget_is_an_error_until_the_files_are_rewritten(
     store: Store, engine: Any, write: str
