@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Flag, auto
 from itertools import count
@@ -162,15 +162,18 @@ def integer_bits(type_name: str) -> tuple[bool, int] | None:
 
 def nested_sql(column: Column, leaf: Callable[[Column], str]) -> str:
     """Writes the type of a column in DuckDB's SQL; `leaf` writes a type that is not nested."""
-    inner = [nested_sql(child, leaf) for child in column.children]
-    if column.type == "list":
-        return f"{inner[0]}[]"
-    if column.type == "map":
-        return f"MAP({inner[0]}, {inner[1]})"
-    if column.type == "struct":
-        names = [identifier(child.name) for child in column.children]
-        return f"STRUCT({', '.join(f'{name} {type_}' for name, type_ in zip(names, inner, strict=True))})"
-    return leaf(column)
+    if column.type not in NESTED:
+        return leaf(column)
+    return type_of_parts(column.type, [(child.name, nested_sql(child, leaf)) for child in column.children])
+
+
+def type_of_parts(type_id: str, parts: Iterable[tuple[str, str]]) -> str:
+    """Writes a nested type in DuckDB's SQL, from the names and the types of its parts; an array becomes a list."""
+    named = list(parts)
+    if type_id == "struct":
+        return f"STRUCT({', '.join(f'{identifier(name)} {part}' for name, part in named)})"
+    types = [part for _, part in named]
+    return f"MAP({types[0]}, {types[1]})" if type_id == "map" else f"{types[0]}[]"
 
 
 def sql_type(column: Column) -> str:

@@ -217,17 +217,11 @@ def check_delete_files(reader: CatalogReader, tables: Mapping[int, str]) -> None
             "GROUP BY table_id, path, path_is_relative HAVING count(*) > 1 LIMIT 1",
             "table_id BIGINT, path VARCHAR",
         )
-    for table_id, data_file_id, file_count in doubled:
+    if doubled:
+        table_id, data_file_id, file_count = doubled[0]
         table = tables[table_id]
         if file_count == 1:
-            lake = identifier(reader.alias)
-            raise UnsupportedError(
-                f"{table} has a deletion vector, and DuckLake would forget which of its rows older snapshots have, so "
-                "nothing was written",
-                hint="set write_deletion_vectors to false, and rewrite the files with DuckDB: "
-                f"CALL {lake}.set_option('write_deletion_vectors', false); "
-                f"CALL ducklake_rewrite_data_files({literal(reader.alias)}, delete_threshold => 0)",
-            )
+            raise _has_vector(reader.alias, table)
         raise CatalogError(
             f"two writers deleted from {table} at the same time: the data file {data_file_id} has two delete "
             "files, and deleted rows are visible again, so nothing was written",
@@ -242,6 +236,17 @@ def check_delete_files(reader: CatalogReader, tables: Mapping[int, str]) -> None
             "rows, so nothing was written",
             hint=f"write its rows to another table, CREATE TABLE copied AS FROM {table}, and put that in its place",
         )
+
+
+def _has_vector(alias: str, table: str) -> UnsupportedError:
+    """The error for a delete that would extend a deletion vector."""
+    return UnsupportedError(
+        f"{table} has a deletion vector, and DuckLake would forget which of its rows older snapshots have, so nothing "
+        "was written",
+        hint="set write_deletion_vectors to false, and rewrite the files with DuckDB: "
+        f"CALL {identifier(alias)}.set_option('write_deletion_vectors', false); "
+        f"CALL ducklake_rewrite_data_files({literal(alias)}, delete_threshold => 0)",
+    )
 
 
 def rebuild_sql(reader: CatalogReader, table_id: int, table: str) -> str:

@@ -272,9 +272,8 @@ class CatalogReader:
 
     @property
     def time_zone(self) -> str:
-        """The time zone in which DuckDB casts TIMESTAMP to TIMESTAMPTZ."""
-        ((zone,),) = self.connection.rows("SELECT system.main.current_setting('TimeZone')")
-        return str(zone)
+        """The time zone of the connection."""
+        return self.connection.time_zone
 
     @cached
     def encrypted(self) -> bool:

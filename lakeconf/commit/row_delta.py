@@ -180,7 +180,7 @@ class RowDelta(Action):
         if not plan.inlined_tables:
             return ()
         rows = f"FROM {self._name(reader)} AT (VERSION => {plan.snapshot_id}) WHERE {is_in_files(plan.inlined_tables)}"
-        ((time_zone,),) = writer.rows("SELECT system.main.current_setting('TimeZone')")
+        time_zone = writer.time_zone
         with writer.cursor() as cursor:
             cursor.execute(f"SET TimeZone = {literal(time_zone)}")
             return tuple(cursor.rows(f"SELECT filename, rowid {rows} AND ({self.in_catalog}) ORDER BY ALL"))

@@ -180,6 +180,12 @@ class Connection:
             return str(database)
         return self._database
 
+    @property
+    def time_zone(self) -> str:
+        """The time zone in which DuckDB casts TIMESTAMP to TIMESTAMPTZ."""
+        ((zone,),) = self.rows("SELECT system.main.current_setting('TimeZone')")
+        return str(zone)
+
     def prefer_builtins(self, database: str, schemas: Iterable[str] = ()) -> None:
         """Makes a database the default for tables, but resolves functions in DuckDB first.
 
@@ -217,8 +223,7 @@ class Connection:
             set_up = self._paths.statement(self.native) or self._set_up
             if set_up:
                 own.execute(set_up)
-            ((time_zone,),) = self.native.execute("SELECT system.main.current_setting('TimeZone')").fetchall()
-            own.execute(f"SET TimeZone = {literal(time_zone)}")
+            own.execute(f"SET TimeZone = {literal(self.time_zone)}")
             return self._relations.apart(self.native, own, relation)
 
     def joinable(self, relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation | None:

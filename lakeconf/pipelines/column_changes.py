@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lakeconf.catalog.column_types import NESTED_IDS, fields_of, parsed_type
+from lakeconf.catalog.column_types import NESTED_IDS, fields_of, parsed_type, type_of_parts
 from lakeconf.engines.schema_check import fits
 from lakeconf.errors import DataLossError, PipelineError
 from lakeconf.lake.table import Table
@@ -129,8 +129,8 @@ def _together(stored: str, read: str) -> str:
     if ours.id == "struct":
         known = set(map(folded, parts))
         parts |= {name: str(part) for name, part in fields_of(theirs).items() if folded(name) not in known}
-        return str(parsed_type(f"STRUCT({', '.join(f'{identifier(name)} {part}' for name, part in parts.items())})"))
-    return f"MAP({parts['key']}, {parts['value']})" if ours.id == "map" else f"{parts['element']}[]"
+        return str(parsed_type(type_of_parts("struct", parts.items())))
+    return type_of_parts(ours.id, parts.items())
 
 
 def _check_renamed(model: Model, columns: Mapping[str, str]) -> None:

@@ -18,10 +18,11 @@ from lakeconf.catalog.column_types import (
     integers,
     nested_sql,
     parsed_type,
+    type_of_parts,
 )
 from lakeconf.catalog.tables import Column
 from lakeconf.engines.lossless import FLOATS, has_more_digits, text_rounds, there_and_back
-from lakeconf.sql import folded, identifier, literal
+from lakeconf.sql import folded, literal
 
 INTEGERS = integers()
 ZONED = frozenset({"timestamp with time zone", "time with time zone"})
@@ -127,9 +128,7 @@ def filled(kind: DuckDBPyType, other: DuckDBPyType, unknown: str) -> str:
         return str(kind)
     others = {folded(name): part for name, part in fields_of(other).items()}
     parts = {name: filled(part, others.get(folded(name), part), unknown) for name, part in fields_of(kind).items()}
-    if kind.id == "struct":
-        return f"STRUCT({', '.join(f'{identifier(name)} {part}' for name, part in parts.items())})"
-    return f"MAP({parts['key']}, {parts['value']})" if kind.id == "map" else f"{parts['element']}[]"
+    return type_of_parts(kind.id, parts.items())
 
 
 def has_unknown_value(column: str, kind: DuckDBPyType, unknown: str, depth: int = 0) -> str:

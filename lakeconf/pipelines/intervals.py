@@ -133,11 +133,11 @@ def in_utc(lake: Lake) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _connection_in_utc(connection: Connection) -> Iterator[None]:
-    ((before,),) = connection.rows("SELECT system.main.current_setting('TimeZone')")
+    before = connection.time_zone
     connection.execute("SET TimeZone = 'UTC'")
     try:
         yield
     finally:
         # A connection that was closed meanwhile has no settings.
         with contextlib.suppress(LakeconfError):
-            connection.execute(f"SET TimeZone = {literal(str(before))}")
+            connection.execute(f"SET TimeZone = {literal(before)}")
