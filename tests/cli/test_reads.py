@@ -105,7 +105,7 @@ METHODS: dict[type, dict[str, Callable[[Any], object]]] = {
         "at": lambda lake: lake.at(version=1).table("raw.events").count(),
         "columns_of": lambda lake: lake.columns_of(lake.table("raw.events").scan()),
         "plan_restore": lambda lake: lake.plan_restore("raw.events", version=2),
-        "sql": lambda lake: lake.sql("FROM f, raw.events", f=lake.table("raw.events").scan()).collect(),
+        "sql": lambda lake: lake.sql("SELECT count(*) FROM f, raw.events", f=lake.table("raw.events").scan()).collect(),
         "table": lambda lake: lake.table("raw.events"),
         **{name: attrgetter(name) for name in ("maintenance", "runs", "snapshot_id")},
         **{name: methodcaller(name) for name in ("refresh", "snapshots", "tables", "views")},
