@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export UV_HTTP_TIMEOUT ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-rest test-changed prove test-latest test-spark test-oldest test-python check bench mutate docs lock clean
+.PHONY: help setup demo test test-all test-rest test-changed prove test-latest test-upstream test-spark test-oldest test-python check bench mutate docs lock clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,9 @@ test-changed: setup ## Run the quick tests for the uncommitted changes, until on
 
 prove: setup ## Run all tests, also those marked `prove`, with many more examples for each property
 	@LAKECONF_PROVE=1 $(BIN)/python -m pytest -n 2 --dist worksteal -o timeout=0
+
+test-upstream: setup ## Try the open issues of DuckLake again: it accepts a new version of DuckDB and its extensions
+	@$(BIN)/python -m pytest tests/upstream
 
 # dbt-core is not upgraded: 1.12 downloads a wheel from GitHub while it is installed.
 test-latest: setup ## Run the tests of the integrations with the newest versions of the other tools

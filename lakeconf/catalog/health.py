@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from lakeconf.catalog.changes import MERGES, changed_tables, made_changes
+from lakeconf.catalog.data_file import load_data_files
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
 from lakeconf.catalog.tables import find_table, split_name
 from lakeconf.ducklake import inlined_deletes_table
 from lakeconf.errors import CatalogError, UnsupportedError
-from lakeconf.sql import identifier, literal, qualified
+from lakeconf.sql import exact_paths, identifier, literal, qualified
 
 _TABLES = """
     SELECT t.table_id, s.schema_name, t.table_name
@@ -79,6 +80,11 @@ _WITHOUT_BOUNDS = f"""
 _BOUNDS = """
     SELECT column_id, min_value, max_value FROM ducklake_table_column_stats
     WHERE table_id = ? AND min_value IS NOT NULL AND max_value IS NOT NULL
+"""
+# The files of which some deletes are in a delete file, and some in the catalog.
+_IN_BOTH = """
+    SELECT DISTINCT x.data_file_id FROM ducklake_delete_file AS x JOIN {deletes} AS i ON i.file_id = x.data_file_id
+    WHERE x.table_id = ? AND x.end_snapshot IS NULL
 """
 _CHANGES = "SELECT snapshot_id, changes_made FROM ducklake_snapshot_changes WHERE snapshot_id > ? AND snapshot_id <= ?"
 # A file of several snapshots, which a merge made. The first id of one that stores its row ids is NULL or as large as
@@ -236,6 +242,33 @@ def check_delete_files(reader: CatalogReader, tables: Mapping[int, str]) -> None
             "rows, so nothing was written",
             hint=f"write its rows to another table, CREATE TABLE copied AS FROM {table}, and put that in its place",
         )
+
+
+def check_overlaps(reader: CatalogReader, tables: Mapping[int, str], snapshot_id: int) -> None:
+    """Rejects deletes from tables, by id, whose deleted rows DuckDB shows again.
+
+    Two plain clients can delete one row at once, one in a delete file and one in the catalog. DuckDB then returns other
+    deleted rows of the file: https://github.com/duckdb/ducklake/issues/1215
+    """
+    with reader.transaction() as transaction:
+        for table_id, name in tables.items():
+            if not transaction.has_table(inlined_deletes_table(table_id)):
+                continue
+            table = find_table(transaction, name, snapshot_id)
+            query = _IN_BOTH.format(deletes=identifier(inlined_deletes_table(table_id)))
+            ids = [file_id for (file_id,) in transaction.rows(query, [table_id])]
+            for file in load_data_files(transaction, table, snapshot_id, ids):
+                deletes = file.delete_file
+                if deletes is None or deletes.encryption_key is not None or deletes.format != "parquet":
+                    continue
+                positions = ", ".join(map(str, file.inlined_deletes))
+                rows = f"SELECT 1 FROM read_parquet({exact_paths([deletes.path])}) WHERE pos IN ({positions}) LIMIT 1"  # noqa: S608
+                if reader.connection.rows(rows):
+                    raise CatalogError(
+                        f"two writers deleted the same rows of {name} at the same time: deleted rows are visible "
+                        "again, so nothing was written",
+                        hint="rewrite its files without them: lake.maintenance.compact()",
+                    )
 
 
 def _has_vector(alias: str, table: str) -> UnsupportedError:

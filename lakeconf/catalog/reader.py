@@ -147,6 +147,11 @@ class CatalogReader:
             check_text(cursor.rows, self.data_path, checked[0] if checked else None)
             checked[:] = [newest]
 
+    @property
+    def catalog_type(self) -> str:
+        """The type of the metadata database, such as `sqlite`."""
+        return self._settings[0]
+
     @cached
     def _own_query(self) -> str | None:
         """The beginning of the call that runs a query in the catalog itself; None if there is no such call."""

@@ -13,6 +13,7 @@ from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.table_options import table_folder
 from lakeconf.catalog.tables import joined_name, split_name
 from lakeconf.commit import journal
+from lakeconf.commit.inlined_structs import check_structs
 from lakeconf.commit.journal import CommitKey, Event
 from lakeconf.commit.lost_reply import KeptFiles, await_commits, check_written, find_commit
 from lakeconf.commit.moved_values import AddedRows
@@ -96,16 +97,20 @@ class SqlCommit:
         return int(begun)
 
     def carry_out(self, actions: Iterable[Action], begun: int) -> int:
-        inserted, changed = 0, set[str]()
+        inserted, changed, created = 0, set[str](), set[str]()
         for action in actions:
             added = None
             if action.deletes and action.table in changed:
                 added = AddedRows(self.writer, self.reader.alias, action.table)
+            if action.creates:
+                created.add(action.table)
             if action.adds_rows:
                 changed.add(action.table)
             inserted += action.run(self.writer, self.reader, begun)
             if added is not None:
                 added.check()
+            if action.adds_rows and action.writes_files:
+                check_structs(self.writer, self.reader, split_name(action.table), is_new=action.table in created)
         return inserted
 
     def record(self, keys: Collection[CommitKey], events: Sequence[Event], staging: StagingArea) -> None:

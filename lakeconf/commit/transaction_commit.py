@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from lakeconf import __version__
-from lakeconf.catalog.health import check_delete_files
+from lakeconf.catalog.health import check_delete_files, check_overlaps
 from lakeconf.catalog.queries.stored_queries import StoredQueries
 from lakeconf.commit import journal
 from lakeconf.commit.actions import Action, Target
@@ -233,6 +233,7 @@ class TransactionCommit:
                 check_columns(reader, written_for, begun)
             if deleted_from:
                 check_delete_files(reader, deleted_from)
+                check_overlaps(reader, deleted_from, begun)
                 check_row_ids_in_catalog(reader, deleted_from, begun)
 
     def _run_audits(self) -> None:

@@ -96,7 +96,7 @@ def _query(store: Store, statement: str, limit: int | None) -> tuple[Sequence[st
         stored = StoredQueries.load(reader, snapshot_id)
         stored.open_schemas(connection)
         _check_references(references, stored)
-        if stored.has_buckets:
+        if stored.may_miss:
             hidden = HiddenColumns.load(reader, snapshot_id)
             statement = hidden.hide(statement, references, (), stored.references_behind(statement))
         _restrict(connection, reader, snapshot_id)

@@ -8,7 +8,10 @@ are right: DuckLake does not use their values.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from lakeconf.catalog.reader import MetadataTransaction
+from lakeconf.ducklake import visible_at
 from lakeconf.sql import identifier
 
 _BUCKET = "bucket("
@@ -35,10 +38,21 @@ def has_other_rows(
     given = [first, first if last is None else last, table_id, partition_id]
     if transaction.own_rows(_FILES, "found BIGINT", given):
         return True
+    return _has_inlined(transaction, table_id, f"begin_snapshot < {_BEGIN} AND {_VISIBLE}", given)
+
+
+def has_older_rows(transaction: MetadataTransaction, table_id: int, since: int, snapshot_id: int) -> bool:
+    """True if a table has rows at a snapshot that are older than another one."""
+    older, given = f"begin_snapshot < $2 AND {visible_at()}", [snapshot_id, since]
+    files = f"SELECT 1 FROM ducklake_data_file WHERE table_id = $3 AND {older} LIMIT 1"  # noqa: S608
+    if transaction.rows(files, [*given, table_id]):
+        return True
+    return _has_inlined(transaction, table_id, older, given)
+
+
+def _has_inlined(transaction: MetadataTransaction, table_id: int, condition: str, given: Sequence[int]) -> bool:
+    """True if the catalog itself has rows of a table with a condition."""
     return any(
-        transaction.rows(
-            f"SELECT 1 FROM {identifier(name)} WHERE begin_snapshot < {_BEGIN} AND {_VISIBLE} LIMIT 1",  # noqa: S608
-            given,
-        )
+        transaction.rows(f"SELECT 1 FROM {identifier(name)} WHERE {condition} LIMIT 1", given)  # noqa: S608
         for (name,) in transaction.own_rows(_INLINED, "table_name VARCHAR", [table_id])
     )

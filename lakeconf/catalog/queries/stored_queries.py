@@ -25,7 +25,11 @@ _ANY = """
         OR EXISTS (SELECT 1 FROM ducklake_sort_expression) OR EXISTS (SELECT 1 FROM ducklake_column
             WHERE NOT coalesce(default_value_type = 'literal', true)) AS found,
         (SELECT max(snapshot_id) FROM ducklake_snapshot) AS newest,
-        EXISTS (SELECT 1 FROM ducklake_partition_column WHERE transform LIKE 'bucket(%') AS buckets
+        EXISTS (SELECT 1 FROM ducklake_partition_column WHERE transform LIKE 'bucket(%')
+        OR EXISTS (SELECT 1 FROM ducklake_column GROUP BY table_id, column_id HAVING count(DISTINCT column_type) > 1)
+        OR EXISTS (SELECT 1 FROM ducklake_table_column_stats AS s JOIN ducklake_column AS c
+            ON c.table_id = s.table_id AND c.column_id = s.column_id AND c.column_type LIKE 'float%'
+            WHERE coalesce(s.contains_nan, true)) AS may_miss
 """
 
 _STORED = """
@@ -104,16 +108,16 @@ class StoredSql(NamedTuple):
     expressions: list[tuple[Any, ...]]  # sort keys and default values, in the same way
     names: list[tuple[Any, ...]]  # the names of tables and views, as in `StoredQueries.relations`
     newest: int  # the newest snapshot
-    has_buckets: bool  # True if a table has, or had, a partition key with buckets
+    may_miss: bool  # True if there may be columns for `HiddenColumns`
 
 
 def stored_sql(transaction: MetadataTransaction, *, names: bool) -> StoredSql:
     """Reads the SQL of a lake, and the names that it may use."""
-    ((has_any, newest, buckets),) = transaction.own_rows(_ANY, "found BOOLEAN, newest BIGINT, buckets BOOLEAN")
+    ((has_any, newest, may_miss),) = transaction.own_rows(_ANY, "found BOOLEAN, newest BIGINT, may_miss BOOLEAN")
     if not has_any:
-        return StoredSql([], [], transaction.own_rows(_RELATIONS, _RELATION_TYPES) if names else [], newest, buckets)
+        return StoredSql([], [], transaction.own_rows(_RELATIONS, _RELATION_TYPES) if names else [], newest, may_miss)
     views, expressions, relations = map(transaction.rows, (_STORED, _EXPRESSIONS, _RELATIONS))
-    return StoredSql(views, expressions, relations, newest, buckets)
+    return StoredSql(views, expressions, relations, newest, may_miss)
 
 
 @dataclass(frozen=True)
@@ -137,7 +141,7 @@ class StoredQueries:
     # Schema and name of tables and views, in lower case, with the snapshots between which they exist.
     relations: tuple[tuple[str, str, int, int | None], ...]
     expressions: tuple[StoredQuery, ...] = ()  # the sort keys and default values of tables that writes evaluate
-    has_buckets: bool = False  # True if a table has, or had, a partition key with buckets
+    may_miss: bool = False  # True if there may be columns for `HiddenColumns`
 
     @classmethod
     def load(cls, reader: CatalogReader, snapshot_id: int | None = None, *, names: bool = True) -> StoredQueries:
@@ -153,7 +157,7 @@ class StoredQueries:
         if snapshot_id is None and stored:  # a lake may be attached at an earlier one
             ((snapshot_id,),) = reader.connection.rows("FROM ducklake_current_snapshot(?)", [reader.alias])
         return cls(
-            reader, rows.newest if snapshot_id is None else snapshot_id, stored, named, expressions, rows.has_buckets
+            reader, rows.newest if snapshot_id is None else snapshot_id, stored, named, expressions, rows.may_miss
         )
 
     def check(self, query: References | None) -> None:
@@ -324,7 +328,7 @@ def prepare_query(
     if references is not None:
         references = replace(references, local=references.local | {name.lower() for name in frame_names})
     stored.check_schemas(references, runner)
-    if stored.has_buckets:
+    if stored.may_miss:
         sql = HiddenColumns.load(reader, at).hide(sql, references, frame_names, stored.references_behind(sql))
     if at is None:
         return sql

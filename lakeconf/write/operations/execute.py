@@ -105,7 +105,7 @@ def _check_names(context: WriteContext, statement: UserStatement, frames: Mappin
     local = frozenset({*frames, *pending, *statement.reads.local})
     stored = StoredQueries.load(context.session.reader)
     stored.check_schemas(replace(statement.reads, relations=names, local=local), context.session.writer)
-    if stored.has_buckets:
+    if stored.may_miss:
         read = tables if statement.kind != "insert" else statement.reads.relations
         read = {table for table in read if table.schema or table.name not in frames}
         behind = stored.references_behind(statement.text)
