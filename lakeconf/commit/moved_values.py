@@ -2,6 +2,11 @@
 
 Files hold some types inexactly: 128-bit integers as DOUBLE, intervals in milliseconds, times without their offset. Rows
 in files have lost this part already. Rows in the catalog have not, so whatever moves them compares their values first.
+
+A catalog in DuckDB stores structs as they are, others as text. For a value in a struct, DuckLake writes SQL such as
+`CAST('2024-01-31' AS DATE)` into the text, which nobody reads as SQL: quotes disappear, and most types cannot be read
+(https://github.com/duckdb/ducklake/issues/1435). The elements of lists and maps are written as text, except for JSON.
+
 See `AddedRows` and `RequiredValues` for the others.
 """
 
@@ -10,7 +15,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from lakeconf.catalog.column_types import NESTED, TYPES, Fact, names_with, parsed_type, sql_type
+from duckdb.sqltypes import DuckDBPyType
+
+from lakeconf.catalog.column_types import NESTED, TYPES, Fact, fields_of, names_with, parsed_type, sql_type
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
 from lakeconf.catalog.tables import Column, TableInfo, split_name, tables
 from lakeconf.connection.connection import Connection
@@ -34,6 +41,12 @@ _WITH_ROW_IDS = """
 """
 # DuckLake numbers the rows that a transaction adds from here on, until its commit.
 _FIRST_OWN_ID = 10**18
+# The catalogs whose types are those of DuckDB.
+_LIKE_DUCKDB = ("duckdb", "motherduck")
+# The name of the file of rows that a transaction adds to the catalog.
+_ADDED = "__ducklake_inlined_transaction_local_data"
+# What DuckLake writes without a CAST, or in a form that can be read.
+_SAFE = ("boolean", "decimal")
 _HINT = "read the rows, and write them to a new table with a type that files hold, such as DECIMAL(38, 0) or VARCHAR"
 
 
@@ -182,6 +195,62 @@ def check_row_ids_in_catalog(reader: CatalogReader, deleted_from: Mapping[int, s
                     "delete other rows with the same value in it, so nothing was written",
                     hint="move the rows to files: lake.maintenance.compact()",
                 )
+
+
+def check_structs(writer: Connection, reader: CatalogReader, table: tuple[str, str], *, is_new: bool) -> None:
+    """Rejects values that a statement has added to the catalog, inside the transaction of its commit.
+
+    Args:
+        writer: The connection of the transaction.
+        reader: Reads the catalog.
+        table: The schema and the name of the table.
+        is_new: True if the transaction has created the table.
+    """
+    if reader.catalog_type in _LIKE_DUCKDB:
+        return
+    name = qualified(reader.alias, *table)
+    types = {str(column): parsed_type(str(text)) for column, text, *_ in writer.rows(f"DESCRIBE {name}")}
+    lost = {column: list(_lost(identifier(column), kind)) for column, kind in types.items()}
+    conditions = {column: " OR ".join(parts) for column, parts in lost.items() if parts}
+    if not conditions:
+        return
+    # A column of this name hides whether a row is in the catalog.
+    added = "true" if "filename" in map(folded, types) else f"filename = {literal(_ADDED)}"
+    counts = ", ".join(f"count(*) FILTER ({condition})" for condition in conditions.values())
+    limit = "'data_inlining_row_limit', 0"
+    if not is_new:
+        limit += f", schema => {literal(table[0])}, table_name => {literal(table[1])}"
+    (numbers,) = writer.rows(f"SELECT {counts} FROM {name} WHERE {added}")
+    for column, count in zip(conditions, numbers, strict=True):
+        if count:
+            raise UnsupportedError(
+                f"DuckLake would put rows of {'.'.join(table)} into the catalog, which loses values in the structs of "
+                f"the column {column!r}: nothing was written",
+                hint="keep its rows in files, with DuckDB, and open the lake again: "
+                f"CALL {identifier(reader.alias)}.set_option({limit})",
+            )
+
+
+def _lost(value: str, kind: DuckDBPyType, *, in_struct: bool = False) -> Iterator[str]:
+    """The conditions for values that the catalog would lose."""
+    if kind.id == "struct":
+        for name, field in fields_of(kind).items():
+            yield from _lost(f"{value}.{identifier(name)}", field, in_struct=True)
+    elif kind.id in ("list", "array", "map"):
+        if _holds_json(kind):
+            yield f"{value} IS NOT NULL"
+    elif not in_struct or "int" in kind.id or kind.id in _SAFE:
+        return
+    elif kind.id in ("float", "double"):
+        yield f"NOT isfinite({value})"
+    elif kind.id == "varchar":
+        yield f"contains({value}, '''') OR contains({value}, '\\')"
+    else:
+        yield f"{value} IS NOT NULL"
+
+
+def _holds_json(kind: DuckDBPyType) -> bool:
+    return str(kind) == "JSON" or any(map(_holds_json, fields_of(kind).values()))
 
 
 def check_flushed(writer: Connection, reader: CatalogReader, alias: str, flushed: Iterable[int]) -> None:

@@ -13,10 +13,9 @@ from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.table_options import table_folder
 from lakeconf.catalog.tables import joined_name, split_name
 from lakeconf.commit import journal
-from lakeconf.commit.inlined_structs import check_structs
 from lakeconf.commit.journal import CommitKey, Event
 from lakeconf.commit.lost_reply import KeptFiles, await_commits, check_written, find_commit
-from lakeconf.commit.moved_values import AddedRows
+from lakeconf.commit.moved_values import AddedRows, check_structs
 from lakeconf.connection.connection import Connection
 from lakeconf.engines.file_names import written_by_ducklake
 from lakeconf.errors import CatalogError, LakeconfError
