@@ -267,7 +267,7 @@ def check_overlaps(reader: CatalogReader, tables: Mapping[int, str], snapshot_id
                     raise CatalogError(
                         f"two writers deleted the same rows of {name} at the same time: deleted rows are visible "
                         "again, so nothing was written",
-                        hint="rewrite its files without them: lake.maintenance.compact()",
+                        hint="write its files again without them: lake.maintenance.compact()",
                     )
 
 
