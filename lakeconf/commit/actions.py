@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from lakeconf.catalog.column_types import all_types
 from lakeconf.catalog.tables import TableInfo
 from lakeconf.commit.conflicts import ReadDependency
 from lakeconf.commit.evolved_columns import EvolvedColumns
@@ -80,6 +81,12 @@ class Action:
     def writes_files(self) -> bool:
         """True if statements of the action may write files."""
         return False
+
+    @property
+    def may_add_structs(self) -> bool:
+        """False if no column of the table is, or ever was, a struct or a list of JSON."""
+        table = self.written_for
+        return table is None or not table.types.isdisjoint(("struct", "json"))
 
     def locks(self) -> set[str]:
         """The tables whose locks the commit holds, from before it begins until the reply."""
@@ -168,6 +175,10 @@ class AddFiles(Action):
     @property
     def writes_files(self) -> bool:
         return not self.staged.files or self.staged.rest is not None
+
+    @property
+    def may_add_structs(self) -> bool:
+        return any(not all_types(column).isdisjoint(("struct", "json")) for column in self.info.columns)
 
     def run(self, writer: Connection, reader: CatalogReader, begun: int) -> int:
         """Registers the files, and inserts the other rows."""

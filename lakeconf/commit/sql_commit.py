@@ -108,7 +108,7 @@ class SqlCommit:
             inserted += action.run(self.writer, self.reader, begun)
             if added is not None:
                 added.check()
-            if action.adds_rows and action.writes_files:
+            if action.adds_rows and action.writes_files and action.may_add_structs:
                 check_structs(self.writer, self.reader, split_name(action.table), is_new=action.table in created)
         return inserted
 

@@ -75,6 +75,8 @@ class DuckDBModel:
             return []
         if session.metadata and sql.startswith(("SELECT", "WITH")):
             return self.in_metadata(session, sql, parameters)
+        if "ducklake_inlined_delete_" in sql and "sqlite_master" in sql:  # the model has no deletes in the catalog
+            return []
         answer, found = _answer(sql)
         if answer is not None:
             return answer(self, session, found, parameters) or []
