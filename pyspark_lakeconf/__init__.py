@@ -68,14 +68,8 @@ class DefaultSource(DataSource):
         from lakeconf.datasource.planning import options_of
         from lakeconf.datasource.writing import begin
         from lakeconf.engines.spark.spark_types import duckdb_types
-        from lakeconf.errors import UnsupportedError
 
-        if overwrite:
-            raise UnsupportedError(
-                "the data source only appends rows",
-                hint='use .mode("append"); to replace rows, use lake.table(…).overwrite(frame, where=…)',
-            )
-        return Writer(begin(options_of(self.options, "a write"), duckdb_types(schema)))
+        return Writer(begin(options_of(self.options, "a write"), duckdb_types(schema), overwrite=overwrite))
 
     def _resolve(self) -> tuple[Any, int]:
         """The columns and the snapshot; Spark keeps this object, so that a frame has one snapshot."""
@@ -113,7 +107,7 @@ class Written(WriterCommitMessage):
 
 
 class Writer(DataSourceArrowWriter):
-    """Appends the rows of a frame."""
+    """Appends the rows of a frame, or replaces those of the table."""
 
     def __init__(self, write: Any) -> None:
         self._write = write  # a `lakeconf.datasource.writing.Write`

@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions
 from source_project import open_lake, source_of
 
+import lakeconf
 from lakeconf.config.toml_text import toml_value
 
 if TYPE_CHECKING:
@@ -129,8 +130,6 @@ def test_a_frame_is_appended_as_one_snapshot_and_others_write_nothing(spark: Spa
     failing = frame.withColumn("kind", functions.expr("if(id = 13, raise_error('this row was made to fail'), 'new')"))
     with pytest.raises(PySparkException, match="this row was made to fail"):
         sink_of(failing, events_folder).save()
-    with pytest.raises(PySparkException, match=r"the data source only appends rows[\s\S]*lake.table"):
-        sink_of(frame, events_folder, "overwrite").save()
     with pytest.raises(PySparkException, match="SchemaError"):
         sink_of(frame.drop("kind"), events_folder).save()
     assert not list((events_folder / "data").rglob("lakeconf-*.parquet"))
@@ -143,6 +142,48 @@ def test_a_frame_is_appended_as_one_snapshot_and_others_write_nothing(spark: Spa
         assert sorted(row["id"] for row in table.to_arrow().to_pylist()) == [2, 3, 10, 11, 12, 13]
         assert table.history()[-1].changes == ("inserted_into_table",)
         assert all(Path(file.path).exists() for file in table.files())
+
+
+@pytest.mark.slow
+def test_overwrite_replaces_all_rows_in_one_snapshot(spark: SparkSession, events_folder: Path) -> None:
+    with open_lake(events_folder) as lake:
+        table = lake.table("raw.events")
+        for ids in ([10, 11, 12], [7], []):
+            frame = spark.createDataFrame([(number, "new") for number in ids], "id INT, kind STRING")
+            before = lake.refresh()
+            sink_of(frame, events_folder, "overwrite").save()
+            assert lake.refresh() == before + 1
+            assert sorted(row["id"] for row in table.to_arrow().to_pylist()) == ids
+        assert lake.at(version=before).table("raw.events").count() == 1
+    assert not list((events_folder / "data").rglob("lakeconf-*.parquet"))
+
+
+@pytest.mark.slow
+def test_overwrite_does_not_lose_rows_that_others_add_meanwhile(spark: SparkSession, events_folder: Path) -> None:
+    config = events_folder / "lakeconf.toml"
+
+    def late(partition: Iterator[Any]) -> Iterator[Any]:
+        with lakeconf.init(config).get_store().open() as other:
+            other.table("raw.events").append([{"id": 99, "kind": "late"}])
+        yield from partition
+
+    frame = spark.range(3, numPartitions=1).rdd.mapPartitions(late).toDF("id LONG").selectExpr("id", "'new' AS kind")
+    with pytest.raises(PySparkException, match=r"raw\.events was read at snapshot \d+, and snapshot"):
+        sink_of(frame, events_folder, "overwrite").save()
+    with open_lake(events_folder) as lake:
+        assert sorted(row["id"] for row in lake.table("raw.events").to_arrow().to_pylist()) == [2, 3, 99]
+
+
+@pytest.mark.slow
+def test_load_and_save_take_the_name_of_a_table(spark: SparkSession, events_folder: Path) -> None:
+    config = str(events_folder / "lakeconf.toml")
+    reader = spark.read.format("lakeconf").option("config", config)
+    reader.load("raw.events").write.format("lakeconf").option("config", config).mode("append").save("raw.events")
+    assert reader.load("raw.events").count() == 4
+    with pytest.raises(PySparkException, match="the table is named twice"):
+        reader.option("table", "raw.events").load("raw.events")
+    with pytest.raises(PySparkException, match=r'the option table is missing[\s\S]*load\("raw.events"\)'):
+        spark.read.format("lakeconf").option("config", config).load()
 
 
 COLUMNS = {"id": "BIGINT", "kind": "VARCHAR"}

@@ -26,7 +26,7 @@ class ReadDependency:
 
     table_id: int
     table: str
-    since: int  # the snapshot at which the thread that made the change has read the table, or that of the base
+    since: int  # the oldest snapshot at which the table was read: by the change, or before it
     on_rows: bool = True  # True if the change depends on rows; False if it depends on columns only
     # Own snapshots of the lake that are conflicts, because another thread committed them after that read.
     unseen: frozenset[int] = frozenset()
@@ -35,27 +35,27 @@ class ReadDependency:
 
 @dataclass
 class Base:
-    """The snapshot from which conflict checks start.
+    """What a lake has read and committed since its last refresh, from which conflict checks start.
 
-    It differs from the snapshot that reads see: the lake's own commits move reads past commits of other writers, and
-    those may have changed rows that were read before.
+    A read depends on the snapshot that it saw, although the lake's own commits move later reads past commits of other
+    writers.
     """
 
-    snapshot_id: int  # the snapshot up to which commits of other writers are known; only `refresh` moves it
+    snapshot_id: int  # the snapshot of the last refresh, or at which the lake was opened
     # The lake's own snapshots after it, each with the thread that committed it.
     own: dict[int, int] = field(default_factory=dict)
-    # The tables that were read since then, as `known_as` names them; None means any table.
-    read: set[str | None] = field(default_factory=set)
+    # The tables that were read since then, as `known_as` names them, each with the snapshot that the first read saw;
+    # None means any table.
+    read: dict[str | None, int] = field(default_factory=dict)
     # The changes of later snapshots that this lake has expired, by snapshot id.
     expired: dict[int, str | None] = field(default_factory=dict)
-    # The tables that each thread has read, with the base and the snapshot that the read saw at that time: a refresh by
-    # another thread does not move them.
+    # The same for the tables that each thread has read: a refresh by another thread does not forget them.
     _threads: threading.local = field(default_factory=threading.local, repr=False)
 
     def refresh(self, snapshot_id: int) -> None:
         """Moves the base to a newer snapshot; other threads keep their reads until they refresh themselves."""
         self.own = {version: thread for version, thread in self.own.items() if version > self.snapshot_id}
-        self.snapshot_id, self.read, self.expired = snapshot_id, set(), {}
+        self.snapshot_id, self.read, self.expired = snapshot_id, {}, {}
         self._threads.read = {}
 
     def remember(self, reader: CatalogReader, versions: Collection[int]) -> None:
@@ -74,9 +74,9 @@ class Base:
 
     def add_read(self, table: str | None, seen: int) -> None:
         """Records that a table was read."""
-        name = None if table is None else _key(table)
-        self.read.add(name)
-        self._own_reads().setdefault(name, (self.snapshot_id, seen))
+        name = None if table is None else read_name(table)
+        self.read.setdefault(name, seen)
+        self._own_reads().setdefault(name, seen)
 
     def add_own(self, version: int) -> None:
         """Records a snapshot that this lake committed in the calling thread."""
@@ -84,37 +84,40 @@ class Base:
 
     def known_as(self, reader: CatalogReader, info: TableInfo) -> frozenset[str | None]:
         """The names under which a table may have been read: it may have been renamed since."""
-        names = {_key(info.full_name), None}
-        if not names >= self.read | self._own_reads().keys():
+        names = {read_name(info.full_name), None}
+        if not names >= self.read.keys() | self._own_reads().keys():
             names.update(folded(former.table) for former in names_of(reader, info.table_id)[1])
         return frozenset(names)
 
     def unseen(self, names: Collection[str | None]) -> frozenset[int]:
         """The own snapshots that other threads committed after this thread had read a table, by its names."""
         reads, thread = self._own_reads(), threading.get_ident()
-        seen = [reads[name][1] for name in names if name in reads]
+        seen = [reads[name] for name in names if name in reads]
         if not seen:
             return frozenset()
         return frozenset(version for version, by in self.own.items() if by != thread and version > min(seen))
 
     def has_read(self, names: Collection[str | None]) -> bool:
         """True if rows of a table, by its names, were read since the base, or by this thread since its refresh."""
-        return not (self.read | self._own_reads().keys()).isdisjoint(names)
+        return bool(self._seen(names))
 
-    def since(self, names: Collection[str | None]) -> int:
-        """The snapshot after which changes to a table, by its names, by other writers are conflicts."""
-        reads = self._own_reads()
-        return min([self.snapshot_id, *(reads[name][0] for name in names if name in reads)])
+    def since(self, names: Collection[str | None], snapshot_id: int) -> int:
+        """The oldest snapshot at which a table, by its names, was read, if a write reads it at `snapshot_id`."""
+        return min([snapshot_id, *self._seen(names)])
 
-    def _own_reads(self) -> dict[str | None, tuple[int, int]]:
+    def _seen(self, names: Collection[str | None]) -> list[int]:
+        """The snapshots that the first reads of a table saw."""
+        return [reads[name] for reads in (self.read, self._own_reads()) for name in names if name in reads]
+
+    def _own_reads(self) -> dict[str | None, int]:
         if not hasattr(self._threads, "read"):
             self._threads.read = {}
-        reads: dict[str | None, tuple[int, int]] = self._threads.read
+        reads: dict[str | None, int] = self._threads.read
         return reads
 
 
-def _key(table: str) -> str:
-    """A full name like those of `names_of`, in lower case."""
+def read_name(table: str) -> str:
+    """The name under which the read of a table is recorded: a full name like those of `names_of`, in lower case."""
     return folded(recorded_name(*split_name(table)))
 
 
@@ -185,6 +188,15 @@ def check_columns(reader: CatalogReader, written_for: Iterable[TableInfo], begun
             raise _changed(name, "was replaced by another table with this name")
         if current != info and _shape(current) != _shape(info):
             raise _changed(name, "now has other columns or partition keys")
+
+
+def is_same_table(reader: CatalogReader, name: str, before: int, now: int) -> bool:
+    """True if a table exists at two snapshots, and rows that fit it at the first also fit it at the second."""
+    try:
+        earlier, current = load_table(reader, name, before), load_table(reader, name, now)
+    except (TableNotFoundError, UnsupportedError):
+        return False
+    return current.table_id == earlier.table_id and _shape(current) == _shape(earlier)
 
 
 def _changed(table: str, what: str) -> CommitConflictError:

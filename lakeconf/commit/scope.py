@@ -8,8 +8,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 from lakeconf.catalog.admission import check_folder
-from lakeconf.catalog.tables import tables
-from lakeconf.commit.conflicts import Base
+from lakeconf.catalog.definitions import check_not_replaced
+from lakeconf.catalog.snapshot import latest
+from lakeconf.catalog.tables import full_name, tables
+from lakeconf.commit.conflicts import Base, is_same_table, read_name
 from lakeconf.commit.session import Session, default_author
 from lakeconf.commit.transaction import Transaction
 from lakeconf.commit.transaction_commit import CommitHeader
@@ -62,17 +64,22 @@ class Scope:
         *,
         held: Held | None = None,
         explicit: bool = False,
+        snapshot_id: int | None = None,
     ) -> Transaction:
-        """A new transaction that reads the snapshot of this scope; `held` is the lake's lock."""
-        latest, base = self.session.read_point()
-        snapshot_id = latest if self.at is None else self.at
+        """A new transaction that reads a snapshot, by default that of this scope; `held` is the lake's lock."""
+        current, base = self.session.read_point()
+        if snapshot_id is None:
+            snapshot_id = current if self.at is None else self.at
         # The caller may fill `extra` until the commit.
         header = CommitHeader(message, author or default_author(), {} if extra is None else extra)
         return Transaction(self.session, snapshot_id, base, header, held, explicit=explicit)
 
     @contextlib.contextmanager
-    def joined(self, message: str | None = None) -> Iterator[Transaction]:
-        """The open transaction; or one for a single write, which is committed at the end of the `with` block."""
+    def joined(self, message: str | None = None, *, reads: str | None = None) -> Iterator[Transaction]:
+        """The open transaction; or one for a single write, which is committed at the end of the `with` block.
+
+        `reads` is the table whose latest rows the write needs, if it needs any.
+        """
         self.check_writable()
         if self.transaction is not None:
             with self.transaction.adding():
@@ -80,10 +87,23 @@ class Scope:
             return
         # The snapshot that the write reads cannot expire while it holds the lock.
         with self.writing() as held:
-            transaction = self.begin(message, held=held)
+            snapshot_id = None if reads is None else self._newest_for(reads)
+            transaction = self.begin(message, held=held, snapshot_id=snapshot_id)
             with transaction.adding():
                 yield transaction
             transaction.commit()
+
+    def _newest_for(self, table: str) -> int:
+        """The latest snapshot; that of this scope for a write that may depend on an earlier read of its table.
+
+        Rows are matched to columns by name. So if the columns have changed, the write fails like one after a read.
+        """
+        current, reader = self.session.snapshot_id, self.session.reader
+        if self.base.has_read({None, read_name(full_name(table))}):
+            return current
+        newest = latest(reader).snapshot_id
+        check_not_replaced(current, newest)
+        return newest if newest != current and is_same_table(reader, table, current, newest) else current
 
     @contextlib.contextmanager
     def transacting(

@@ -69,17 +69,19 @@ def options_of(texts: Mapping[str, str], kind: str) -> Options:
     values: dict[str, Any] = {}
     allowed = _KINDS[kind]
     for name, text in texts.items():
-        key = name.lower()
+        key = "table" if name.lower() == "path" else name.lower()  # Spark's name of what `load` and `save` get
         if key not in allowed:
             problem = f"{kind} has no option {name!r}" if key in _ALL else f"the data source has no option {name!r}"
             raise LakeconfError(problem, hint=suggestion(key, allowed, f"use one of its options: {', '.join(allowed)}"))
+        if key in values:
+            raise LakeconfError("the table is named twice", hint="pass it either to load() or save(), or as an option")
         convert, expected = _VALUES.get(key, (str, "a string"))
         try:
             values[key] = convert(text)
         except ValueError:
             raise LakeconfError(f"the option {key} is not {expected}") from None
     if not values.get("table"):
-        hint = 'name a table: .option("table", "raw.events")'
+        hint = 'name a table: load("raw.events"), save("raw.events"), or .option("table", "raw.events")'
         raise LakeconfError("the option table is missing", hint=hint)
     for name, least in (("snapshots_per_batch", 1), ("since", 0)):
         if values.get(name, least) < least:

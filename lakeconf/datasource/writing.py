@@ -1,4 +1,4 @@
-"""Appends the rows of a frame: executors write files, and a process on the driver's machine commits them.
+"""Appends or overwrites with the rows of a frame: executors write files, a process on the driver's machine commits.
 
 These processes share no memory. The files have a manifest, so that a cleanup finds them after a crash, and the commit
 has a key, so that a repeated commit adds nothing.
@@ -33,6 +33,7 @@ from lakeconf.lake.opening import open_session
 from lakeconf.sql import identifier, listing_sql, literal
 from lakeconf.store import Access, Store
 from lakeconf.write import context
+from lakeconf.write.operations.delete import Deletion, delete_rows
 
 # Footers with values but without exact bounds: DuckLake would take them for files without values. Bytes that DuckDB
 # shows with a backslash would become other bounds.
@@ -48,7 +49,7 @@ _COMMITTING = "committing.parquet"
 
 @dataclass(frozen=True)
 class Write:
-    """An append; plain data without secrets."""
+    """An append or an overwrite; plain data without secrets."""
 
     options: Options
     access: Access  # how executors reach the files of the lake
@@ -57,6 +58,7 @@ class Write:
     types: Mapping[str, str]  # the columns of the table and their types
     frame: Mapping[str, str]  # the columns of the frame and their types in DuckDB
     codec: str  # the compression of files
+    replaces: int | None  # the snapshot whose rows an overwrite replaces; None for an append
 
     @property
     def folder(self) -> str:
@@ -65,8 +67,8 @@ class Write:
 
 
 @dataclass(frozen=True)
-class AppendWritten:
-    """Appends the files that executors have written."""
+class AddWritten:
+    """Adds the files that executors have written; an overwrite deletes all rows of before."""
 
     write: Write
     files: Sequence[str]
@@ -74,16 +76,21 @@ class AppendWritten:
     def plan(self, context: context.WriteContext) -> Sequence[Action]:
         """Registers the files, or inserts their rows."""
         writer, table = context.session.writer, self.write.table
+        if not self.files:
+            return [delete_rows(context, context.target(), Deletion(None, None))]
         source = staged_source(writer, self.files, self.write.types)
         ((count,),) = writer.rows(f"SELECT count(*) FROM ({source})")
         registered = tuple(self.files) if _can_register(writer, table, self.files) else ()
         staged = Staged(source, registered, folder=self.write.folder, row_count=count, keeps_files=bool(registered))
         staged = context.staging.own(staged)
-        return [AddFiles(table=table.full_name, info=table, staged=staged, written_for=table)]
+        added = AddFiles(table=table.full_name, info=table, staged=staged, written_for=table)
+        if self.write.replaces is None:
+            return [added]
+        return [delete_rows(context, context.target(), Deletion(None, None), staged), added]
 
 
-def begin(options: Options, frame: Mapping[str, str]) -> Write:
-    """Begins an append: checks the columns, and announces its files."""
+def begin(options: Options, frame: Mapping[str, str], *, overwrite: bool) -> Write:
+    """Begins a write: checks the columns, and announces its files."""
     store, session = _open(options)
     try:
         scope = Scope(session)
@@ -93,7 +100,8 @@ def begin(options: Options, frame: Mapping[str, str]) -> Write:
         check_fit(target.info.full_name, frame, target.types)
         codec = parquet_options(session.writer, target.info, 1)["compression"]
         access = Access.of(store)
-        write = Write(options, access, uuid.uuid4().hex, target.info, target.types, frame, codec)
+        replaces = session.snapshot_id if overwrite else None
+        write = Write(options, access, uuid.uuid4().hex, target.info, target.types, frame, codec, replaces)
         with scope.writing():
             announce(session.writer, write.folder, session.reader.lake_id)
         return write
@@ -130,9 +138,13 @@ def commit(write: Write, files: Sequence[str]) -> None:
             session.writer.execute(
                 f"COPY (SELECT 1 AS begun) TO {literal(write.folder + _COMMITTING)} (FORMAT parquet)"
             )
+        if write.replaces is not None:
+            # Rows that other writers have added since the write began would be lost.
+            session.base.add_read(write.table.full_name, write.replaces)
+        if files or write.replaces is not None:
             key = write.options.idempotency_key or f"data source {write.token}"
-            append = AppendWritten(write, files)
-            context.write(Scope(session), context.quoted_name(write.table), append, idempotency_key=key)
+            table, operation = context.quoted_name(write.table), AddWritten(write, files)
+            context.write(Scope(session), table, operation, idempotency_key=key)
         _remove_files(session, write)
     finally:
         session.close()

@@ -38,6 +38,10 @@ class Operation(Protocol):
         ...
 
 
+class ChangesRows:
+    """Marks an operation that depends on the rows of its table, which should be the latest."""
+
+
 def write(
     scope: Scope,
     table: str,
@@ -57,7 +61,7 @@ def write(
             if not scope.is_pinned:
                 scope.session.advance(committed)  # reads after this call see the earlier write
             return committed
-    with scope.joined(message) as transaction:
+    with scope.joined(message, reads=table if isinstance(operation, ChangesRows) else None) as transaction:
         transaction.contents.check_new_key(key)
         context = WriteContext(transaction.session, transaction, table, engine, key)
         transaction.contents.extend(operation.plan(context), key)
@@ -141,7 +145,8 @@ class WriteContext:
         base = self.transaction.base
         names = base.known_as(self.session.reader, info)
         by_name = on_rows and base.has_read(names)
-        return ReadDependency(info.table_id, info.full_name, base.since(names), on_rows, base.unseen(names), by_name)
+        since = base.since(names, self.snapshot_id)
+        return ReadDependency(info.table_id, info.full_name, since, on_rows, base.unseen(names), by_name)
 
     def dependency_at_commit(self, info: TableInfo) -> ReadDependency | None:
         """The dependency of a write whose rows DuckDB finds at the commit.

@@ -249,14 +249,16 @@ UPDATE = TwinWrite(
     (),
     lambda rows: [(key, 30 if key == 3 else price) for key, price in rows],
 )
+COMPUTED = TwinWrite(
+    lambda lake, name: lake.table(name).update({"price": nw.col("price") * 10}, "id <= 3"),
+    (),
+    lambda rows: [(key, 10 * price if key <= 3 else price) for key, price in rows],
+)
 OURS = {
     "update": UPDATE,
     "update after a read": UPDATE,
-    "computed update": TwinWrite(
-        lambda lake, name: lake.table(name).update({"price": nw.col("price") * 10}, "id <= 3"),
-        (),
-        lambda rows: [(key, 10 * price if key <= 3 else price) for key, price in rows],
-    ),
+    "computed update": COMPUTED,
+    "computed update after a read": COMPUTED,
     "evolve": TwinWrite(add_column, (), lambda rows: [(key, Decimal(price), None) for key, price in rows]),
 }
 OTHERS = {
@@ -292,16 +294,18 @@ OTHERS = {
     ),
 }
 _ROWS = {"append", "overwrite", "delete", "update"}
-# For each write, the concurrent writes it conflicts with. With any other concurrent write, both commit.
+# For each write, the earlier writes since the lake's snapshot it conflicts with. With any other write, both commit.
 REFUSED = {
     "update": {"evolve"},
     "update after a read": {*_ROWS, "evolve"},
-    "computed update": {*_ROWS, "evolve"},
+    "computed update": {"evolve"},
+    "computed update after a read": {*_ROWS, "evolve"},
     "evolve": {"evolve"},
 }
-# DuckLake's own merge can give other ids to the rows.
+# The same for writes after it has begun. DuckLake's own merge can give other ids to the rows.
 REFUSED_IN_PLAIN_SQL = REFUSED | {
-    ours: REFUSED[ours] | {"compact"} for ours in ("update after a read", "computed update")
+    ours: {*_ROWS, "evolve", "compact"}
+    for ours in ("update after a read", "computed update", "computed update after a read")
 }
 
 
@@ -322,7 +326,7 @@ def matrix(tmp_path: Path) -> Store:
 def write(lake: Lake, ours: str, other: str, refused: set[str], interfere: Callable[[], object]) -> Rows:
     """Writes after `interfere` has run; returns the rows that the table must contain."""
     name = f"t_{other}"
-    if ours == "update after a read":
+    if ours.endswith("after a read"):
         assert read(lake, name) == START
     left = OTHERS[other].leaves(START)
     interfere()
@@ -362,3 +366,20 @@ def test_plain_sql_write_between_conflict_check_and_commit(
                 left = write(lake, ours, other, REFUSED_IN_PLAIN_SQL[ours], partial(at_commit, patch, before=interfere))
             reader.refresh()
             assert read(reader, f"t_{other}") == left, other
+
+
+def test_a_read_counts_at_the_snapshot_that_it_saw(lake: Lake, store: Store) -> None:
+    """A commit of the lake itself moves later reads past the commits of other writers."""
+    with store.open() as other:
+        other.table("t").append(ROWS)
+        lake.table("t").append(ROWS)
+        assert lake.table("t").count() == 6
+        seen = lake.snapshot_id
+        lake.table("t").update({"price": nw.col("price") + 1}, "id > 0")
+        other.table("t").delete("id = 1")
+        with pytest.raises(CommitConflictError, match=f"was read at snapshot {seen}, and snapshot {seen + 2} of"):
+            lake.table("t").update({"price": nw.col("price") + 1}, "id > 0")
+        lake.refresh()
+        with lake.transaction() as tx:
+            tx.table("t").update({"price": nw.col("price") + 1}, "id > 0")
+    assert sorted(lake.table("t").to_arrow()["price"].to_pylist()) == [22, 22, 22]

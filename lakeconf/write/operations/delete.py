@@ -22,14 +22,14 @@ from lakeconf.errors import (
 )
 from lakeconf.logs import event_logger
 from lakeconf.write.changed_rows import SparkSearch
-from lakeconf.write.context import WriteContext
+from lakeconf.write.context import ChangesRows, WriteContext
 from lakeconf.write.strategy import Strategy
 
 _log = event_logger("stage")
 
 
 @dataclass(frozen=True)
-class DeleteRows:
+class DeleteRows(ChangesRows):
     """Deletes the rows that satisfy a condition; see `Table.delete`."""
 
     where: Where

@@ -10,14 +10,14 @@ from lakeconf.catalog.pruning.where import Where, predicate_of
 from lakeconf.commit.actions import Action, AddFiles, Target
 from lakeconf.engines.engine import SparkOperations, Staged
 from lakeconf.errors import PredicateError, SchemaError
-from lakeconf.write.context import WriteContext
+from lakeconf.write.context import ChangesRows, WriteContext
 from lakeconf.write.operations.delete import Deletion, delete_rows
 from lakeconf.write.operations.evolve import evolved_for
 from lakeconf.write.partitions import check_recurring, partition_keys, partitions_predicate
 
 
 @dataclass(frozen=True)
-class OverwriteRows:
+class OverwriteRows(ChangesRows):
     """Replaces rows with those of a frame; see `Table.overwrite`."""
 
     frame: object
@@ -40,7 +40,7 @@ class OverwriteRows:
 
 
 @dataclass(frozen=True)
-class OverwritePartitions:
+class OverwritePartitions(ChangesRows):
     """Replaces the partitions for which a frame has rows; see `Table.overwrite_partitions`."""
 
     frame: object

@@ -10,7 +10,6 @@ import narwhals as nw
 from lakeconf.catalog.pruning.predicates import Predicate, columns_of, split, to_duckdb_sql
 from lakeconf.catalog.pruning.scan_plan import plan_scan
 from lakeconf.catalog.pruning.where import Where, check_constants, named_columns, predicate_of
-from lakeconf.catalog.snapshot import latest
 from lakeconf.commit.actions import Action, RunSql, Target
 from lakeconf.commit.moved_values import inexact_types, unchecked_columns
 from lakeconf.connection.connection import Connection
@@ -33,7 +32,7 @@ from lakeconf.write.changed_rows import (
     update_statement,
 )
 from lakeconf.write.constants import constant
-from lakeconf.write.context import WriteContext, quoted_name
+from lakeconf.write.context import ChangesRows, WriteContext, quoted_name
 from lakeconf.write.operations.merge.row_actions import merge_actions
 from lakeconf.write.strategy import Strategy
 
@@ -43,7 +42,7 @@ _CONSTANT = "__lakeconf_constant_"
 
 
 @dataclass(frozen=True)
-class UpdateRows:
+class UpdateRows(ChangesRows):
     """Sets columns in the rows that satisfy a condition; see `Table.update`."""
 
     values: Mapping[str, object]
@@ -127,9 +126,6 @@ def _stage(context: WriteContext, target: Target, update: _Update) -> tuple[Stra
     engine, strategist, predicate = session.engine, context.strategist(target), update.predicate
     plan = plan_scan(session.reader, quoted_name(info), context.snapshot_id, (), predicate)
     strategy = strategist.update_files(plan)
-    if strategy.by_spark and not update.computed and latest(session.reader).snapshot_id != context.snapshot_id:
-        # A statement also updates the rows of newer snapshots; a row delta would be a conflict.
-        strategy = strategist.by_statement("the lake is not at the latest snapshot")
     if not strategy.by_spark:
         return strategy, None
     read = readable_table(context, target)
