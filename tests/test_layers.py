@@ -45,6 +45,7 @@ LAYERS: dict[str, set[str]] = BASE | {
 BACK = ("lakeconf.store", "lakeconf.lake.lake")
 # Function-level imports that follow the order; they load slow modules or optional dependencies.
 LAZY = {
+    ("lakeconf.engines.spark.column_expressions", "lakeconf.engines.spark.internals"),
     ("lakeconf.commit.transaction_commit", "lakeconf.commit.audits"),
     ("lakeconf.lake.opening", "lakeconf.engines.spark.classic_engine"),
     ("lakeconf.lake.opening", "lakeconf.engines.spark.connect.connect_engine"),

@@ -162,7 +162,7 @@ def test_overwrite_replaces_all_rows_in_one_snapshot(spark: SparkSession, events
 def test_overwrite_does_not_lose_rows_that_others_add_meanwhile(spark: SparkSession, events_folder: Path) -> None:
     config = events_folder / "lakeconf.toml"
 
-    def late(partition: Iterator[Any]) -> Iterator[Any]:
+    def late(partition: Any) -> Any:
         with lakeconf.init(config).get_store().open() as other:
             other.table("raw.events").append([{"id": 99, "kind": "late"}])
         yield from partition

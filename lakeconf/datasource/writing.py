@@ -89,7 +89,7 @@ class AddWritten:
         return [delete_rows(context, context.target(), Deletion(None, None), staged), added]
 
 
-def begin(options: Options, frame: Mapping[str, str], *, overwrite: bool) -> Write:
+def begin(options: Options, frame: Mapping[str, str], *, overwrite: bool = False) -> Write:
     """Begins a write: checks the columns, and announces its files."""
     store, session = _open(options)
     try:

@@ -13,12 +13,12 @@ from lakeconf.arguments import check_flags, whole_number
 from lakeconf.catalog.changes_plan import check_range
 from lakeconf.catalog.history import TableChange, TableFile, history, stored_rows
 from lakeconf.catalog.pruning.scan_plan import row_count
-from lakeconf.catalog.pruning.where import Where
 from lakeconf.catalog.table_options import Comments, comments
 from lakeconf.catalog.tables import full_name, load_table, name_list
 from lakeconf.commit.scope import Scope
 from lakeconf.engines.frames import packages_named
 from lakeconf.engines.scan_summary import ScanSummary, summary
+from lakeconf.engines.spark.column_expressions import Condition, as_narwhals
 from lakeconf.write.capabilities import EngineName
 from lakeconf.write.context import Operation, committed_keys, current_table, write
 from lakeconf.write.operations.append import AppendRows
@@ -80,15 +80,15 @@ class Table:
         reader, snapshot_id = self._session.reader, self._scope.snapshot_id
         return comments(reader, load_table(reader, self.name, snapshot_id), snapshot_id)
 
-    def scan(self, columns: Sequence[str] | None = None, where: Where | None = None) -> nw.LazyFrame[Any]:
+    def scan(self, columns: Sequence[str] | None = None, where: Condition | None = None) -> nw.LazyFrame[Any]:
         """The rows of the table at the lake's snapshot. Nothing is read before the frame is used.
 
         Args:
             columns: The columns to read; defaults to all.
-            where: A condition on a row, as a SQL string in DuckDB's dialect or a narwhals expression: columns,
-                constants, operators and DuckDB's scalar functions. Files without matching rows are skipped if their
-                statistics prove it; this uses comparisons of a column with a constant, AND, OR, NOT, IN, BETWEEN,
-                IS NULL, and LIKE with a prefix.
+            where: A condition on a row, as a SQL string in DuckDB's dialect, a narwhals expression or a column of
+                PySpark: columns, constants, operators and DuckDB's scalar functions. Files without matching rows are
+                skipped if their statistics prove it; this uses comparisons of a column with a constant, AND, OR, NOT,
+                IN, BETWEEN, IS NULL, and LIKE with a prefix.
 
         Returns:
             A narwhals lazy frame; `.to_native()` returns the engine's own frame. It is valid until the lake is closed.
@@ -100,7 +100,7 @@ class Table:
                 do instead.
         """
         self._scope.add_read(full_name(self.name))
-        return self._session.engine.scan(self.name, self._scope.snapshot_id, columns, where)
+        return self._session.engine.scan(self.name, self._scope.snapshot_id, columns, as_narwhals(where))
 
     def head(self, n: int = 10) -> list[dict[str, Any]]:
         """Some rows of the table at the lake's snapshot, each as a dictionary; the files of a table have no order.
@@ -133,17 +133,17 @@ class Table:
             rows = int(counted.column(0)[0].as_py())
         return rows
 
-    def to_arrow(self, columns: Sequence[str] | None = None, where: Where | None = None) -> pa.Table:
+    def to_arrow(self, columns: Sequence[str] | None = None, where: Condition | None = None) -> pa.Table:
         """The rows as an Arrow table in memory; the arguments are those of `scan`."""
         rows: pa.Table = self._collected(self.scan(columns, where), "pyarrow")
         return rows
 
-    def to_polars(self, columns: Sequence[str] | None = None, where: Where | None = None) -> pl.DataFrame:
+    def to_polars(self, columns: Sequence[str] | None = None, where: Condition | None = None) -> pl.DataFrame:
         """The rows as a polars frame in memory; the arguments are those of `scan`."""
         rows: pl.DataFrame = self._collected(self.scan(columns, where), "polars")
         return rows
 
-    def to_pandas(self, columns: Sequence[str] | None = None, where: Where | None = None) -> pd.DataFrame:
+    def to_pandas(self, columns: Sequence[str] | None = None, where: Condition | None = None) -> pd.DataFrame:
         """The rows as a pandas frame in memory; the arguments are those of `scan`."""
         rows: pd.DataFrame = self._collected(self.scan(columns, where), "pandas")
         return rows
@@ -152,7 +152,7 @@ class Table:
         with packages_named(library), self._session.reader.connection.errors():
             return frame.collect(library).to_native()
 
-    def explain(self, columns: Sequence[str] | None = None, where: Where | None = None) -> ScanSummary:
+    def explain(self, columns: Sequence[str] | None = None, where: Condition | None = None) -> ScanSummary:
         """The files that a scan would read and skip, and how writes to them would be carried out; no rows are read.
 
         Args:
@@ -167,9 +167,9 @@ class Table:
             PredicateError: The condition is not a condition on a row of the table.
             StorageError: A file is missing; only on Spark.
         """
-        snapshot_id = self._scope.snapshot_id
-        scan = summary(self._session.engine, self._session.reader, self.name, snapshot_id, columns, where)
-        return replace(scan, writes=explained(self._scope, self.name, where))
+        snapshot_id, condition = self._scope.snapshot_id, as_narwhals(where)
+        scan = summary(self._session.engine, self._session.reader, self.name, snapshot_id, columns, condition)
+        return replace(scan, writes=explained(self._scope, self.name, condition))
 
     def files(self) -> list[TableFile]:
         """The data files of the table at the lake's snapshot, with the deleted rows of each.
@@ -258,7 +258,7 @@ class Table:
     def overwrite(
         self,
         frame: object,
-        where: Where | None = None,
+        where: Condition | None = None,
         *,
         evolve: bool = False,
         idempotency_key: str | None = None,
@@ -284,7 +284,7 @@ class Table:
             CommitError: Nothing was written.
         """
         check_flags(evolve=evolve)
-        return self._write(OverwriteRows(frame, where, evolve), idempotency_key, engine)
+        return self._write(OverwriteRows(frame, as_narwhals(where), evolve), idempotency_key, engine)
 
     def overwrite_partitions(
         self,
@@ -315,7 +315,7 @@ class Table:
         check_flags(recurring=recurring)
         return self._write(OverwritePartitions(frame, recurring), idempotency_key, engine)
 
-    def delete(self, where: Where, *, idempotency_key: str | None = None, engine: EngineName | None = None) -> int:
+    def delete(self, where: Condition, *, idempotency_key: str | None = None, engine: EngineName | None = None) -> int:
         """Deletes the rows that satisfy a condition.
 
         Args:
@@ -331,12 +331,12 @@ class Table:
             CommitConflictError: Another writer has changed the table since it was read.
             CommitError: Nothing was written.
         """
-        return self._write(DeleteRows(where), idempotency_key, engine)
+        return self._write(DeleteRows(as_narwhals(where)), idempotency_key, engine)
 
     def update(
         self,
         values: Mapping[str, object],
-        where: Where,
+        where: Condition,
         *,
         idempotency_key: str | None = None,
         engine: EngineName | None = None,
@@ -344,7 +344,8 @@ class Table:
         """Sets columns in the rows that satisfy a condition; the rows keep their row ids.
 
         Args:
-            values: New values by column name: a constant, or a narwhals expression over the table's columns.
+            values: New values by column name: a constant, or a narwhals expression or a column of PySpark over the
+                table's columns.
             where: As for `scan`.
             idempotency_key: As for `append`.
             engine: As for `append`.
@@ -358,7 +359,7 @@ class Table:
             CommitConflictError: Another writer has changed the table since it was read.
             CommitError: Nothing was written.
         """
-        return self._write(UpdateRows(values, where), idempotency_key, engine)
+        return self._write(UpdateRows(values, as_narwhals(where)), idempotency_key, engine)
 
     def merge(
         self,

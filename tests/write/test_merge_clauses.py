@@ -212,6 +212,7 @@ def test_change_by_another_writer_is_a_conflict_however_the_merge_is_computed(
     lake: Lake, store: Store, monkeypatch: pytest.MonkeyPatch, limit: int
 ) -> None:
     monkeypatch.setattr(rule, "MOST_FRAME_BYTES", limit)
+    names(lake)
     with store.open() as other:
         other.table("t").update({"name": "other"}, "id = 2")
     with pytest.raises(CommitConflictError):

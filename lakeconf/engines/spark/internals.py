@@ -9,8 +9,11 @@ import contextlib
 import threading
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from datetime import date
+from decimal import Decimal
 from importlib import resources
-from typing import Any, Protocol
+from types import NoneType
+from typing import Any, NamedTuple, Protocol
 
 from py4j.protocol import Py4JError
 from pyspark.sql import Column, DataFrame, SparkSession, functions
@@ -153,6 +156,50 @@ class Columns:
         """The column under another name, without metadata."""
         plain: Any = functions.coalesce(column) if self._inherit else column  # another expression has no metadata
         return ClassicColumn(getattr(plain._jc, "as")(name, self._no_metadata))
+
+
+class Call(NamedTuple):
+    """A part of a column: a function and its operands, each a `Call` or a constant of Python.
+
+    The function is `column` for a reference, with the parts of its name, and `case` for `when`, with pairs of a
+    condition and a value, and the other value.
+    """
+
+    function: str
+    operands: tuple[Any, ...]
+
+
+def column_tree(column: Column) -> Any:
+    """The calls and constants of which a column consists; other parts are calls without operands."""
+    if not isinstance(column, ClassicColumn):
+        return Call("Connect column", ())
+    return _tree(column._jc.node())
+
+
+def _tree(node: Any) -> Any:
+    kind = str(node.getClass().getSimpleName())
+    if kind == "Alias":
+        return _tree(node.child())
+    if kind == "UnresolvedAttribute":
+        return Call("column", tuple(str(node.nameParts().mkString("\0")).split("\0")))
+    if kind == "UnresolvedFunction" and not node.isDistinct():
+        return Call(str(node.functionName()), tuple(map(_tree, _items(node.arguments()))))
+    if kind == "CaseWhenOtherwise":
+        other = node.otherwise()
+        pairs = [part for pair in _items(node.branches()) for part in (_tree(pair._1()), _tree(pair._2()))]
+        return Call("case", (*pairs, _tree(other.get()) if other.isDefined() else None))
+    if kind == "Literal":
+        value = node.value()
+        if isinstance(value, bool | int | float | str | Decimal | NoneType):
+            return value
+        if value.getClass().getSimpleName() in ("Date", "LocalDate"):
+            return date.fromisoformat(str(value.toString()))
+    return Call(kind, ())
+
+
+def _items(values: Any) -> list[Any]:
+    """The items of a Scala sequence."""
+    return [values.apply(position) for position in range(values.size())]
 
 
 def long_array(spark: SparkSession, content: bytes) -> Column:

@@ -15,6 +15,7 @@ from lakeconf.commit.moved_values import inexact_types, unchecked_columns
 from lakeconf.connection.connection import Connection
 from lakeconf.engines.engine import DUCKDB, ROW_ID, Staged, spark_operations
 from lakeconf.engines.schema_check import selected
+from lakeconf.engines.spark.column_expressions import as_narwhals
 from lakeconf.errors import CatalogError, LakeconfError, SchemaError, StorageError
 from lakeconf.logs import event_logger
 from lakeconf.sql import folded, identifier
@@ -97,7 +98,10 @@ def _update_of(operation: UpdateRows, target: Target) -> _Update:
         raise SchemaError(
             "there are no new values, or they are not a dictionary", hint='write update({"kind": "sale"}, where=…)'
         )
-    named = {column.name: value for column, value in zip(selected(info, list(values)), values.values(), strict=True)}
+    named = {
+        column.name: as_narwhals(value)
+        for column, value in zip(selected(info, list(values)), values.values(), strict=True)
+    }
     computed = {name: value for name, value in named.items() if isinstance(value, nw.Expr)}
     check_constants([*computed.values()])
     constants = {name: constant(value, types[name]) for name, value in named.items() if name not in computed}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import struct
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -132,6 +133,16 @@ def test_functions_col_and_as_with_metadata_create_columns(spark: SparkSession) 
     made = internals.Columns(spark)
     (field,) = frame.select(made.renamed(made.named("`a.b`"), "c")).schema
     assert (field.name, field.metadata) == ("c", {})
+
+
+def test_node_has_the_functions_of_a_column(spark: SparkSession) -> None:
+    assert spark.version
+    column = F.when((F.col("a b") + 1).isin(2, "x"), F.lit(date(2026, 1, 2))).otherwise(F.expr("other")).alias("c")
+    call = internals.Call
+    total = call("+", (call("column", ("a b",)), 1))
+    assert internals.column_tree(column) == call(
+        "case", (call("in", (total, 2, "x")), date(2026, 1, 2), call("SqlExpression", ()))
+    )
 
 
 def test_unsafearraydata_of_a_new_array_is_a_literal(spark: SparkSession) -> None:

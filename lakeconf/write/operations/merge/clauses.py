@@ -15,6 +15,7 @@ import narwhals as nw
 from lakeconf.catalog.pruning.where import check_constants
 from lakeconf.catalog.tables import Column
 from lakeconf.engines.engine import ROW_ID
+from lakeconf.engines.spark.column_expressions import SparkColumn, as_narwhals
 from lakeconf.errors import LakeconfError, PredicateError, SchemaError
 from lakeconf.sql import folded
 from lakeconf.write.changed_rows import DELETE, INSERT, NOTHING, UPDATE
@@ -26,7 +27,11 @@ IN_SOURCE = "__lakeconf_in_source"
 class _Checked:
     def __post_init__(self) -> None:
         clause: Any = self
+        object.__setattr__(clause, "when", as_narwhals(clause.when))
         if not isinstance(clause, Delete):
+            if isinstance(clause.values, Mapping):
+                values = {name: as_narwhals(value) for name, value in clause.values.items()}
+                object.__setattr__(clause, "values", values)
             _check_values(clause)
         _check_condition(clause)
 
@@ -42,7 +47,7 @@ class Update(_Checked):
     """
 
     values: Mapping[str, object] | None = None
-    when: nw.Expr | None = None
+    when: nw.Expr | SparkColumn | None = None
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,7 @@ class Delete(_Checked):
         when: The condition; None means always.
     """
 
-    when: nw.Expr | None = None
+    when: nw.Expr | SparkColumn | None = None
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,7 @@ class Insert(_Checked):
     """
 
     values: Mapping[str, object] | None = None
-    when: nw.Expr | None = None
+    when: nw.Expr | SparkColumn | None = None
 
 
 def _check_values(clause: Update | Insert) -> None:
