@@ -1,16 +1,24 @@
-"""Every hint says what to do: it begins with a verb, or proposes the name that was meant; and sizes as text."""
+"""Every hint says what to do: it begins with a verb, or proposes the name that was meant, and what it names exists."""
 
 from __future__ import annotations
 
 import ast
+import functools
+import importlib
+import inspect
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import click
 from hint_words import is_fix
 from source_tree import REPOSITORY, sources, strings_of
 
+from lakeconf import Lake, Store, Table
+from lakeconf.cli.app import COMMANDS
 from lakeconf.config.codes import Code
 from lakeconf.errors import suggestion
+from lakeconf.lake.maintenance import Maintenance
+from lakeconf.lake.run_journal import RunJournal
 from lakeconf.wording import byte_size, parsed_size
 
 if TYPE_CHECKING:
@@ -59,6 +67,20 @@ CONSEQUENCES = {
     "drop …": "what depends on a column that the user drops",
     "rename the column: table.evolve": "the name of a column",
 }
+COMMAND = re.compile(r"\blakeconf ([a-z][a-z-]+)((?: [A-Z…]+| --[a-z-]+| [a-z]+\.[a-z]+)*)")
+OPTION = re.compile(r"--[a-z][a-z-]+")
+CALL = re.compile(r"\b(lake|tx|table|store|maintenance|runs)\b(?:\.table\([^()]*\))?\.(\w+)\(([^()]*)\)?")
+ARGUMENT = re.compile(r"(?:^|, )(\w+)=")
+OWNERS: dict[str, tuple[type[Any], ...]] = {
+    **dict.fromkeys(("lake", "tx"), (Lake, Table)),
+    "table": (Table,),
+    "store": (Store,),
+    "maintenance": (Maintenance,),
+    "runs": (RunJournal,),
+}
+# What looks like a command or an option, and is one of another tool, or a word of a sentence.
+OF_OTHERS = {"--upgrade", "does", "reserves"}
+
 # They ask where a key is, and report nothing.
 PLACES = ("lakeconf/config/config.py",)
 
@@ -220,3 +242,57 @@ def test_byte_size_uses_binary_units_and_an_option_both() -> None:
     sizes |= {"1.5 kB": 1500, "512MB": 512 * 10**6, "2GB": 2 * 10**9, "1 tb": 10**12}
     sizes |= {"1KiB": 1024, "3 MiB": 3 * 2**20, "1GiB": 2**30}
     assert {text: parsed_size(text) for text in sizes} == sizes
+
+
+@functools.cache
+def commands() -> dict[str, click.Command]:
+    """The commands by name."""
+    return {
+        str(command.name): command
+        for module in set(COMMANDS.values())
+        for command in vars(importlib.import_module(module)).values()
+        if isinstance(command, click.Command) and command.name in COMMANDS
+    }
+
+
+def options(command: click.Command) -> set[str]:
+    return {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+
+
+def unknown_names(text: str) -> Iterator[str]:
+    """The names in a hint that do not exist."""
+    known = commands()
+    everywhere = set[str]().union(*map(options, known.values()), ("--help", "--version"))
+    for name, rest in COMMAND.findall(text):
+        if name in OF_OTHERS:
+            continue
+        if name not in known:
+            yield f"lakeconf {name}"
+            continue
+        yield from (f"lakeconf {name} {option}" for option in set(OPTION.findall(rest)) - options(known[name]))
+    yield from set(OPTION.findall(text)) - everywhere - OF_OTHERS
+    for owner, method, arguments in CALL.findall(text):
+        found = [getattr(kind, method) for kind in OWNERS[owner] if hasattr(kind, method)]
+        if not found:
+            yield f"{owner}.{method}"
+        for argument in ARGUMENT.findall(arguments):
+            if found and not any(accepts(each, argument) for each in found):
+                yield f"{owner}.{method}({argument}=…)"
+
+
+def accepts(method: Any, argument: str) -> bool:
+    parameters = inspect.signature(method).parameters
+    return argument in parameters or any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+
+
+def test_each_name_in_a_hint_exists() -> None:
+    texts = {whole(node) for tree in TREES.values() for node in hints(tree)}
+    assert len(texts) > 300
+    assert {text: unknown for text in texts if (unknown := sorted(unknown_names(text)))} == {}
+
+
+def test_names_that_do_not_exist_are_seen() -> None:
+    text = "run lakeconf vacuum STORE, lakeconf tables --every, lake.compact(), or table.scan(rows=1): --nothing"
+    assert sorted(unknown_names(text)) == [
+        *("--every", "--nothing", "lake.compact", "lakeconf tables --every", "lakeconf vacuum", "table.scan(rows=…)"),
+    ]
