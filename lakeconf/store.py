@@ -174,20 +174,27 @@ class Store:
         rendering = Portable() if portable else Revealed() if show_secrets else Masked()
         return [statement.render(rendering) for statement in self.statements]
 
-    def attach(self, connection: duckdb.DuckDBPyConnection, *, use: bool = True) -> None:
-        """Attaches the lake to an existing connection.
+    def attach(self, connection: Any, *, use: bool = True) -> None:
+        """Attaches the lake to an existing connection of DuckDB, or to a Spark session: its SQL then names the tables.
 
         Args:
-            connection: Any connection to DuckDB. The store's secrets become temporary secrets of its instance.
+            connection: Any connection to DuckDB: the store's secrets become temporary secrets of its instance. Or a
+                classic Spark session, in which the alias becomes a catalog; the lake is opened when a query names it.
             use: False to keep the connection's default database; True to make the lake the default (`USE`).
 
         Raises:
             CatalogError: The alias is in use, the connection has another secret of the same name, or the catalog is
                 not a lake.
             ConnectionFailed: The catalog cannot be reached.
+            SparkError: It is a session of Spark Connect, or has another catalog with the name of the alias.
         """
+        from lakeconf.lake.lake import Lake
+
         check_flags(use=use)
-        attach_to(self, Connection(native_connection(connection), self.secrets), without=() if use else Use)
+        if hasattr(connection, "createDataFrame"):
+            Lake.attach(self, connection, use=use)
+        else:
+            attach_to(self, Connection(native_connection(connection), self.secrets), without=() if use else Use)
 
     def replace(self, **changes: Any) -> Store:
         """Returns a copy with other arguments of the constructor; everything else stays as it is.

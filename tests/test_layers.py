@@ -51,6 +51,8 @@ LAZY = {
     ("lakeconf.lake.opening", "lakeconf.engines.spark.connect.connect_engine"),
     ("lakeconf.lake.opening", "lakeconf.engines.spark.versions"),
     ("lakeconf.engines.spark.start", "lakeconf.engines.spark.hadoop"),
+    ("lakeconf.engines.spark.start", "lakeconf.engines.spark.named_tables"),
+    ("lakeconf.lake.named_lake", "lakeconf.engines.spark.named_tables"),
     ("lakeconf.cli.config_commands", "lakeconf.pipelines"),
     ("lakeconf.cli.config_commands", "lakeconf.pipelines.models.unit_tests"),
     ("lakeconf.cli.change_commands", "lakeconf.inspection.table_copy"),

@@ -39,6 +39,7 @@ _TABLES = f"""
     FROM ducklake_table AS t JOIN ducklake_schema AS s ON s.schema_id = t.schema_id
     WHERE {visible_at(row="t")} AND {visible_at(row="s")}
 """  # noqa: S608
+_SCHEMAS = f"SELECT schema_name FROM ducklake_schema AS s WHERE {visible_at(row='s')} ORDER BY schema_name"  # noqa: S608
 _TABLE_TYPES = (
     "table_id BIGINT, schema_name VARCHAR, table_name VARCHAR, schema_path VARCHAR, schema_is_relative BOOLEAN, "
     "path VARCHAR, is_relative BOOLEAN"
@@ -198,6 +199,12 @@ def tables(reader: CatalogReader, snapshot_id: int) -> tuple[TableInfo, ...]:
     """Returns all tables at a snapshot, ordered by schema and name."""
     with reader.transaction() as transaction:
         return tables_in(transaction, snapshot_id)
+
+
+def schema_names(reader: CatalogReader, snapshot_id: int) -> list[str]:
+    """The sorted names of all schemas at a snapshot, also of those without tables."""
+    with reader.transaction() as transaction:
+        return [name for (name,) in transaction.rows(_SCHEMAS, [snapshot_id])]
 
 
 def tables_in(transaction: MetadataTransaction, snapshot_id: int) -> tuple[TableInfo, ...]:

@@ -86,13 +86,13 @@ class Session:
                 hint="open it without read_only=True; remove read_only and snapshot_… from attach_options",
             )
 
-    def fork(self) -> Session:
-        """Another session at the same snapshot, for another thread: it moves by itself, on the same connections.
+    def fork(self, snapshot_id: int | None = None) -> Session:
+        """Another session at this or another snapshot, for another thread: it moves by itself, on the same connections.
 
         The other session must not be closed, and ends with this one.
         """
-        snapshot_id, _ = self.read_point()
-        return replace(self, base=Base(snapshot_id), _snapshot_lock=threading.RLock())
+        start = self.read_point()[0] if snapshot_id is None else snapshot_id
+        return replace(self, base=Base(start), _snapshot_lock=threading.RLock())
 
     def new_attempt(self, token: str, *, staged: bool = False) -> Attempt:
         """A new attempt to commit, by statements or as a staged commit."""

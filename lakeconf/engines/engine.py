@@ -195,6 +195,26 @@ class SparkOperations(Protocol):
         ...
 
 
+class NamedReads(Protocol):
+    """What Spark's SQL needs to read tables by name."""
+
+    def json_schema(self, table: TableInfo, comments: Mapping[str, str]) -> str:
+        """The Spark types of a table's columns and their comments, as Spark writes a schema."""
+        ...
+
+    def columns_of_json(self, schema: str) -> tuple[dict[str, str], dict[str, str]]:
+        """The columns of a schema that Spark has written: the types of DuckDB, and the comments."""
+        ...
+
+    def type_of_json(self, kind: str) -> str:
+        """The DuckDB name of a type that Spark has written."""
+        ...
+
+    def scan_pruned(self, table: str, snapshot_id: int, columns: Sequence[str], predicate: Predicate | None) -> Any:
+        """A frame of Spark with the rows of the files that may have rows for a predicate, and so perhaps others."""
+        ...
+
+
 def spark_operations(engine: Engine, needed_for: str) -> SparkOperations:
     """The Spark operations of an engine."""
     if isinstance(engine, SparkOperations):

@@ -145,9 +145,9 @@ def check_matches(writer: Connection, info: TableInfo, staged: Staged, on: Seque
         return
     _, repeats = repeated
     # Without the values of the keys: logs have no values of rows.
-    keys = ", ".join(key.name for key in selected(info, on))
+    keys = f" on {', '.join(key.name for key in selected(info, on))}" if on else ""
     raise CommitError(
-        f"{repeats} rows of the frame match one row of {info.full_name} on {keys}: nothing was written",
+        f"{repeats} rows of the frame match one row of {info.full_name}{keys}: nothing was written",
         hint="keep one row of the frame for each key, or match on more columns",
     )
 

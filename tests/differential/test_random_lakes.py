@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING
 
 import hypothesis.strategies as st
@@ -16,13 +17,16 @@ from source_project import source_of
 from spark_changes import wrong_changes
 from spark_rows import compared, differences, exists
 
+from lakeconf import init
 from lakeconf.catalog.tables import load_table
 from lakeconf.config.toml_text import toml_value
 from lakeconf.errors import UnsupportedError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from catalog_lake import AttachedLake
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 # Of the reasons to reject a scan, those that can occur in these lakes.
 REFUSALS = ("TIMETZ", "VARIANT", "a value that Spark cannot hold")
@@ -48,7 +52,7 @@ def test_spark_connect_reads_random_lakes_like_duckdb(connect: SparkSession, req
 
 
 @pytest.mark.slow
-def test_the_data_source_reads_random_lakes_like_duckdb(spark: SparkSession) -> None:
+def test_the_data_source_and_sql_read_random_lakes_like_duckdb(spark: SparkSession) -> None:
     seen = Counter[str]()
     _compare_through_the_data_source(spark, seen)
     assert seen["compared"] >= 5, seen
@@ -63,18 +67,22 @@ def _compare_through_the_data_source(
     with built("sqlite", columns, operations, inline=inline) as (source, script):
         config = config_of(source.folder, {"type": "sqlite", "uri": str(source.folder / "catalog.sqlite")})
         (source.folder / "lakeconf.toml").write_text(f"stores = {toml_value(config['stores'])}\n", "utf-8")
+        own = spark.newSession()
+        init(config).get_store("dev").attach(own)
         for version in source.versions():
             if exists(source, "t", version):
-                wrong = _wrong_in_source(spark, source, version, seen)
-                assert not wrong, f"{wrong}: version {version} of\n{script}"
+                by_source = source_of(spark, source.folder, "t", version=version).load
+                by_name = partial(own.sql, f"SELECT * FROM t VERSION AS OF {version}")
+                for read in (by_source, by_name):
+                    wrong = _wrong_in_frame(read, source, version, seen)
+                    assert not wrong, f"{wrong}: version {version} of\n{script}"
 
 
-def _wrong_in_source(spark: SparkSession, source: AttachedLake, version: int, seen: Counter[str]) -> object:
-    """The differences in the rows of the data source; falsy if it rejects the table for a documented reason."""
+def _wrong_in_frame(read: Callable[[], DataFrame], source: AttachedLake, version: int, seen: Counter[str]) -> object:
+    """The differences in the rows of a frame; falsy if Spark rejects the table for a documented reason."""
     columns = load_table(source.reader, "t", version).columns
     try:
-        frame = source_of(spark, source.folder, "t", version=version).load()
-        wrong = compared(source, columns, frame, f"lake.t AT (VERSION => {version})", {}, "data source")
+        wrong = compared(source, columns, read(), f"lake.t AT (VERSION => {version})", {}, "data source")
     except PySparkException as error:
         seen["rejected"] += 1
         count("data source", "rejected")

@@ -77,6 +77,7 @@ PAGES = {
     "docs/pipelines.md": FILES,
     "docs/logging.md": EVENTS,
     "docs/spark-source.md": TWO_LAKES,
+    "docs/spark-sql.md": INIT,
 }
 # What a query of the lake returns at the end of a page.
 RESULTS = {
@@ -87,8 +88,15 @@ RESULTS = {
     "docs/pipelines.md": ("SELECT id, revenue::DOUBLE FROM marts.large", [(2, 29.99)]),
     "docs/spark-source.md": ("SELECT id FROM raw.events ORDER BY id", [(1,), (2,), (3,)]),
 }
-ON_SPARK = ("README.md", "docs/getting-started.md", "docs/writing.md", "docs/sql.md", "docs/spark-source.md")
-ONLY_ON_SPARK = ("docs/sql.md", "docs/spark-source.md")
+ON_SPARK = (
+    "README.md",
+    "docs/getting-started.md",
+    "docs/writing.md",
+    "docs/sql.md",
+    "docs/spark-source.md",
+    "docs/spark-sql.md",
+)
+ONLY_ON_SPARK = ("docs/sql.md", "docs/spark-source.md", "docs/spark-sql.md")
 FORMAT = 'format("lakeconf")'
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 NAME = re.compile(r"(?:#|--) (\S+\.(?:py|sql|toml))\n")
@@ -168,7 +176,7 @@ def assert_healthy(after: str) -> None:
     assert [step for step, (status, _) in steps.items() if status not in ("ok", "skipped")] == [], (steps, after)
 
 
-MOST_WORDS, MOST_WORDS_OF_A_PAGE = 30_170, 2_000
+MOST_WORDS, MOST_WORDS_OF_A_PAGE = 30_618, 2_000
 # Of the map of the code, and of the pages about its design.
 MOST_WORDS_OF_THE_MAP, MOST_WORDS_OF_DESIGN = 1_200, 7_700
 

@@ -30,13 +30,14 @@ from lakeconf.engines.frames import arrow_table, native_frame
 from lakeconf.engines.schema_check import selected
 from lakeconf.engines.spark.hadoop import check_session
 from lakeconf.engines.spark.internals import active_session_kept, is_running, rebind, require_classic
+from lakeconf.engines.spark.named_schemas import commented, described_columns, described_type
 from lakeconf.engines.spark.read.change_feed import read_changes
 from lakeconf.engines.spark.read.column_reader import quoted
 from lakeconf.engines.spark.read.native_scan import read, read_files
 from lakeconf.engines.spark.read.parts import FileAccess
 from lakeconf.engines.spark.read.spark_filters import to_spark
 from lakeconf.engines.spark.sessions import from_arrow, private_session, run_sql
-from lakeconf.engines.spark.spark_types import collected, duckdb_schema, first_line
+from lakeconf.engines.spark.spark_types import collected, duckdb_schema, first_line, spark_schema
 from lakeconf.engines.spark.table_check import check
 from lakeconf.engines.spark.versions import refuse_accelerators
 from lakeconf.engines.spark.write.files import stage_files
@@ -115,6 +116,24 @@ class SparkEngine:
         planned = plan_with_inlined_rows(self._reader, table, snapshot_id, names, predicate)
         virtual = [ROW_ID, FILE_ID, FILE_ROW_NUMBER] if row_ids else []
         return self._read_where(*planned, [*virtual, *(quoted(column.name) for column in returned)], row_ids=row_ids)
+
+    def json_schema(self, table: TableInfo, comments: Mapping[str, str]) -> str:
+        return commented(spark_schema(table.columns), comments).json()
+
+    def columns_of_json(self, schema: str) -> tuple[dict[str, str], dict[str, str]]:
+        return described_columns(schema)
+
+    def type_of_json(self, kind: str) -> str:
+        return described_type(kind)
+
+    def scan_pruned(
+        self, table: str, snapshot_id: int, columns: Sequence[str], predicate: Predicate | None
+    ) -> DataFrame:
+        names = list(
+            dict.fromkeys([*columns, *(column.name for column in (columns_of(predicate) if predicate else ()))])
+        )
+        planned = plan_with_inlined_rows(self._reader, table, snapshot_id, names, predicate)
+        return read(self._spark, self._access, *planned)
 
     def changes(self, table: str, since: int, until: int) -> nw.LazyFrame[Any]:
         read = partial(read_changes, self._spark, self._access)

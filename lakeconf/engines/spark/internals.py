@@ -6,16 +6,19 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import secrets
 import threading
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import date
 from decimal import Decimal
 from importlib import resources
 from types import NoneType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import Column, DataFrame, SparkSession, functions
 from pyspark.sql.classic.column import Column as ClassicColumn
 from pyspark.sql.types import StructType
@@ -24,6 +27,12 @@ from lakeconf.engines.spark.versions import aliases_inherit
 from lakeconf.errors import SparkError
 
 _MOST_CAUSES = 20
+# The catalog class is in a package of Spark, because only a class of the same package can define it.
+_CATALOG_PACKAGE = "org.apache.spark.sql.connector.catalog"
+CATALOG_CLASS = f"{_CATALOG_PACKAGE}.LakeCatalog"
+_defining = threading.Lock()
+# What answers to a request: its method, its values, and perhaps a frame. The answer is a frame, or values for JSON.
+Answer: TypeAlias = Callable[[str, Mapping[str, Any], DataFrame | None], Any]
 # The constructors of compiled classes, by name, for the JVM that the process used last.
 _compiled: dict[str, tuple[Any, Any]] = {}
 # The active session of pyspark, which is one for all threads: what the first thread found, the last one restores.
@@ -275,6 +284,49 @@ def _constructor(spark: SparkSession, name: str) -> Any:
         constructor = compiler.getClassLoader().loadClass(f"{package}.{name}").getConstructors()[0]
         _compiled[name] = (jvm, constructor)
     return constructor
+
+
+def define_catalog(spark: SparkSession) -> None:
+    """Defines the catalog class, and the others in the folder `java/catalog`, unless the JVM has them."""
+    neighbour = spark._jsparkSession.getClass().getClassLoader().loadClass(f"{_CATALOG_PACKAGE}.TableCatalog")
+    with _defining:
+        try:
+            neighbour.getClassLoader().loadClass(CATALOG_CLASS)
+        except Py4JJavaError:  # it is not defined yet
+            definitions = _compiled_object(spark, "Definitions", neighbour)
+            for source in resources.files("lakeconf.engines.spark").joinpath("java", "catalog").iterdir():
+                definitions.add(source.name, source.read_text("utf-8"))
+            definitions.define()
+
+
+class _Server:
+    """Answers to Java's requests, in the Python thread that waits for Spark."""
+
+    def __init__(self, spark: SparkSession, answer: Answer) -> None:
+        self._spark = spark
+        self._answer = answer
+        # Every user of the machine can connect to the server that py4j starts for callbacks.
+        self.password = secrets.token_hex()
+
+    def apply(self, request: str, frame: Any) -> Any:
+        """Java's method of a function with two arguments."""
+        password, method, text = request.split("\0", 2)
+        if not secrets.compare_digest(password, self.password):
+            raise SparkError("a request to lakeconf does not come from this session's Spark")
+        answer = self._answer(method, json.loads(text), None if frame is None else DataFrame(frame, self._spark))
+        return answer._jdf if isinstance(answer, DataFrame) else json.dumps(answer)
+
+    class Java:
+        """The interface that py4j implements."""
+
+        implements = ("java.util.function.BiFunction",)
+
+
+def serve(spark: SparkSession, catalog: str, answer: Answer) -> None:
+    """Lets the catalog class send its requests for a lake to Python; `catalog` is the key in the session's settings."""
+    ensure_callback_server_started(_gateway(spark))  # type: ignore[no-untyped-call]
+    server = _Server(spark, answer)
+    _java(spark, f"{_CATALOG_PACKAGE}.LakeServer").register(catalog, uuid.uuid4().hex, server, server.password)
 
 
 class Configuration(Protocol):

@@ -30,6 +30,15 @@ class HasSparkSettings(Protocol):
         """The settings that give Spark access to the store's files."""
         ...
 
+    @property
+    def alias(self) -> str:
+        """The name of the lake in SQL."""
+        ...
+
+    def attach(self, connection: SparkSession, *, use: bool = True) -> None:
+        """Makes the lake a catalog of a session."""
+        ...
+
 
 def _settings_of(store: HasSparkSettings) -> Settings:
     if not hasattr(store, "spark_conf"):
@@ -39,6 +48,8 @@ def _settings_of(store: HasSparkSettings) -> Settings:
 
 def spark_session(*stores: HasSparkSettings, settings: Mapping[str, str] | None = None) -> SparkSession:
     """Starts a Spark session with access to the files of `stores`, or returns the running session.
+
+    Its SQL names their tables, as after `store.attach(spark, use=False)`.
 
     Finds Java, and makes Spark's workers use the same Python. If a cluster provides the session, call
     `SparkSession.builder.config(map=store.spark_conf())` instead.
@@ -59,6 +70,7 @@ def spark_session(*stores: HasSparkSettings, settings: Mapping[str, str] | None 
         from pyspark.sql import SparkSession
 
         from lakeconf.engines.spark.hadoop import configure_session
+        from lakeconf.engines.spark.named_tables import can_attach
     except ImportError as error:
         raise MissingDependencyError("pyspark", extra="spark", needed_for="a Spark session") from error
     ensure_java()
@@ -83,6 +95,9 @@ def spark_session(*stores: HasSparkSettings, settings: Mapping[str, str] | None 
             key.removeprefix(_HADOOP): Secret(conf[key]) if key in conf.secret_keys else conf[key] for key in keys
         }
         configure_session(session, hadoop)
+    for store in stores:
+        if can_attach(session, store.alias):
+            store.attach(session, use=False)
     return session
 
 

@@ -188,6 +188,24 @@ def test_relation_copy_and_janino_replace_the_fileindex(spark: SparkSession, tmp
     assert 0 < fixed.count() < 3
 
 
+def test_lookup_defines_the_catalog_class_and_the_callback_server_answers_it(spark: SparkSession) -> None:
+    own, asked = spark.newSession(), []
+
+    def answer(method: str, values: object, frame: object) -> object:
+        asked.append((method, values, frame))
+        return {"schemas": ["s"]}
+
+    for _ in range(2):
+        internals.define_catalog(own)
+    internals.serve(own, "some-id", answer)
+    own.conf.set("spark.sql.catalog.some", internals.CATALOG_CLASS)
+    own.conf.set("spark.sql.catalog.some.lake", "some-id")
+    assert [row.namespace for row in own.sql("SHOW NAMESPACES IN some").collect()] == ["s"]
+    assert asked == [("schemas", {"version": None}, None)]
+    with pytest.raises(SparkError, match="does not come from this session's Spark"):
+        internals._Server(own, answer).apply("guessed\0schemas\0{}", None)
+
+
 def test_readallfootersinparallel_reads_schema_and_writer(spark: SparkSession, tmp_path: Path) -> None:
     paths = sorted(written(spark, tmp_path).inputFiles())
     texts = [f"{Path(path.removeprefix('file://')).stat().st_size}\0{path}\0" for path in paths]

@@ -34,6 +34,7 @@ START = """
 import contextlib, os, pathlib, tempfile, types
 import lakeconf
 from lakeconf.backends.metadata.file_catalogs import SQLiteMetadata
+from lakeconf.backends.storage.local import LocalStorage
 from lakeconf.backends.storage.object_storage import S3Storage
 from lakeconf.engines.spark.read.file_index import relation
 from lakeconf.engines.spark.sessions import private_session
@@ -68,7 +69,15 @@ spark.range(3).coalesce(1).write.parquet(folder + "/rows")
 (path,) = pathlib.Path(folder, "rows").glob("part-*.parquet")
 file = types.SimpleNamespace(path=str(path), file_size_bytes=path.stat().st_size)
 assert relation(private_session(spark), [file], spark.range(1).schema).count() == 3
+here = lakeconf.Store("here", SQLiteMetadata(uri=folder + "/catalog"), LocalStorage(path=folder + "/data"))
+with here.open() as lake:
+    lake.create_table("raw.e", {"id": "BIGINT"})
+assert lakeconf.spark_session(here, here.replace(alias="spark_catalog")) is spark
+assert spark.table("here.raw.e").count() == 0
 spark.stop()
+again = lakeconf.spark_session(here, settings=settings)
+assert again.table("here.raw.e").count() == 0
+again.stop()
 print("done")
 """
 

@@ -1,0 +1,306 @@
+package org.apache.spark.sql.connector.catalog;
+
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import org.apache.spark.sql.catalyst.expressions.Alias;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.CaseWhen;
+import org.apache.spark.sql.catalyst.expressions.EqualTo;
+import org.apache.spark.sql.catalyst.expressions.And;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.IsNotNull;
+import org.apache.spark.sql.catalyst.expressions.IsNull;
+import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.Literal$;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression$;
+import org.apache.spark.sql.catalyst.plans.FullOuter$;
+import org.apache.spark.sql.catalyst.plans.Inner$;
+import org.apache.spark.sql.catalyst.plans.JoinType;
+import org.apache.spark.sql.catalyst.plans.LeftOuter$;
+import org.apache.spark.sql.catalyst.plans.logical.Assignment;
+import org.apache.spark.sql.catalyst.plans.logical.DeleteAction;
+import org.apache.spark.sql.catalyst.plans.logical.DeleteFromTable;
+import org.apache.spark.sql.catalyst.plans.logical.Filter;
+import org.apache.spark.sql.catalyst.plans.logical.InsertAction;
+import org.apache.spark.sql.catalyst.plans.logical.Join;
+import org.apache.spark.sql.catalyst.plans.logical.JoinHint;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.MergeAction;
+import org.apache.spark.sql.catalyst.plans.logical.MergeIntoTable;
+import org.apache.spark.sql.catalyst.plans.logical.OverwritePartitionsDynamic;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.plans.logical.UpdateAction;
+import org.apache.spark.sql.catalyst.plans.logical.UpdateTable;
+import org.apache.spark.sql.classic.Dataset;
+import org.apache.spark.sql.classic.Dataset$;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Strategy$;
+import org.apache.spark.sql.execution.datasources.v2.V2CommandExec;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.Metadata;
+import org.apache.spark.sql.types.StructType;
+import scala.Option;
+import scala.Tuple2;
+import scala.collection.Iterator;
+import scala.collection.immutable.Seq;
+
+// Statements that change rows: Spark computes what becomes of each row, and Python commits that.
+abstract class LakeChanges extends V2CommandExec {
+    static final String ACTION = "__lakeconf_action";
+    // The columns that identify a row, before those of the table.
+    static final String[] PLACES = {"__lakeconf_row_id", "__lakeconf_file_id", "__lakeconf_file_row_number"};
+    final SparkSession spark;
+
+    LakeChanges(SparkSession spark) { this.spark = spark; }
+
+    // What carries out a statement; null for another plan.
+    static SparkPlan command(LogicalPlan plan, SparkSession spark) {
+        if (plan instanceof OverwritePartitionsDynamic) {
+            OverwritePartitionsDynamic overwrite = (OverwritePartitionsDynamic) plan;
+            boolean ours = !overwrite.write().isEmpty() && overwrite.write().get() instanceof LakeWrite;
+            return ours ? new Overwriting(spark, (LakeWrite) overwrite.write().get(), overwrite.query()) : null;
+        }
+        LogicalPlan table = null;
+        if (plan instanceof DeleteFromTable) table = ((DeleteFromTable) plan).table();
+        if (plan instanceof UpdateTable) table = ((UpdateTable) plan).table();
+        if (plan instanceof MergeIntoTable) table = ((MergeIntoTable) plan).targetTable();
+        DataSourceV2Relation relation = relation(table);
+        if (relation == null || !(relation.table() instanceof LakeTable)) return null;
+        return new Changing(spark, plan, (LakeTable) relation.table(), table.output());
+    }
+
+    private static DataSourceV2Relation relation(LogicalPlan plan) {
+        if (plan instanceof DataSourceV2ScanRelation) return ((DataSourceV2ScanRelation) plan).relation();
+        if (plan instanceof DataSourceV2Relation) return (DataSourceV2Relation) plan;
+        return plan == null || plan.children().size() != 1 ? null : relation((LogicalPlan) plan.children().apply(0));
+    }
+
+    public Seq children() { return LakeReads.seq(new Object[0]); }
+    public org.apache.spark.sql.catalyst.trees.TreeNode withNewChildrenInternal(scala.collection.immutable.IndexedSeq none) { return this; }
+    public Seq output() { return LakeReads.seq(new Object[0]); }
+    public int productArity() { return 0; }
+    public Object productElement(int at) { throw new IndexOutOfBoundsException(); }
+    public boolean canEqual(Object other) { return other == this; }
+    public boolean equals(Object other) { return other == this; }
+    public int hashCode() { return System.identityHashCode(this); }
+
+    static class Overwriting extends LakeChanges {
+        private final LakeWrite write;
+        private final LogicalPlan query;
+
+        Overwriting(SparkSession spark, LakeWrite write, LogicalPlan query) {
+            super(spark);
+            this.write = write;
+            this.query = query;
+        }
+
+        public Seq run() {
+            write.insert(Dataset$.MODULE$.ofRows(spark, query), true);
+            return LakeReads.seq(new Object[0]);
+        }
+    }
+
+    static class Changing extends LakeChanges {
+        private final LogicalPlan statement;
+        private final LakeTable table;
+        private final Seq columns;
+        // The columns of `PLACES`, once the rows of the table have been read.
+        private final Attribute[] places = new Attribute[PLACES.length];
+
+        Changing(SparkSession spark, LogicalPlan statement, LakeTable table, Seq columns) {
+            super(spark);
+            this.statement = statement;
+            this.table = table;
+            this.columns = columns;
+        }
+
+        public Seq run() {
+            HashMap values = table.request();
+            LogicalPlan changes;
+            if (statement instanceof DeleteFromTable) {
+                Expression condition = ((DeleteFromTable) statement).condition();
+                List where = described(condition);
+                values.put("where", where);
+                if (where != null && Boolean.TRUE.equals(table.ask("delete", values, null).get("done"))) {
+                    return LakeReads.seq(new Object[0]);
+                }
+                changes = deleted(condition);
+            } else if (statement instanceof UpdateTable) {
+                changes = updated((UpdateTable) statement);
+            } else {
+                values.put("inserts", Boolean.valueOf(!((MergeIntoTable) statement).notMatchedActions().isEmpty()));
+                changes = merged((MergeIntoTable) statement);
+            }
+            table.ask("change", values, Dataset$.MODULE$.ofRows(spark, changes));
+            return LakeReads.seq(new Object[0]);
+        }
+
+        // All parts of a condition as predicates, or null.
+        private List described(Expression condition) {
+            if (condition instanceof Literal && Boolean.TRUE.equals(((Literal) condition).value())) return new ArrayList();
+            if (org.apache.spark.sql.catalyst.expressions.SubqueryExpression$.MODULE$.hasSubquery(condition)) return null;
+            Option predicate = DataSourceV2Strategy$.MODULE$.translateFilterV2(condition);
+            return predicate.isEmpty() ? null : LakeWrite.described(new Predicate[] {(Predicate) predicate.get()});
+        }
+
+        // The rows of the table under the ids of the relation's columns, with those of `PLACES`.
+        private LogicalPlan rows() {
+            Dataset read = (Dataset) LakeServer.answer(table.server, "rows", table.request(), null);
+            LogicalPlan plan = read.queryExecution().analyzed();
+            Object[] named = new Object[PLACES.length + columns.size()];
+            for (int at = 0; at < PLACES.length; at++) {
+                places[at] = column(plan, PLACES[at]);
+                named[at] = places[at];
+            }
+            for (int at = 0; at < columns.size(); at++) {
+                Attribute wanted = (Attribute) columns.apply(at), own = column(plan, wanted.name());
+                if (!DataType.equalsIgnoreNullability(wanted.dataType(), own.dataType())) {
+                    throw new IllegalStateException("lakeconf: the scan reads other types: " + own);
+                }
+                named[PLACES.length + at] = alias(own, wanted.name(), wanted);
+            }
+            return new Project(LakeReads.seq(named), plan);
+        }
+
+        private static Attribute column(LogicalPlan plan, String name) {
+            for (Iterator each = plan.output().iterator(); each.hasNext();) {
+                Attribute column = (Attribute) each.next();
+                if (column.name().equals(name)) return column;
+            }
+            throw new IllegalStateException("lakeconf: a scan lacks the column " + name);
+        }
+
+        private static Alias alias(Expression value, String name, Attribute as) {
+            return new Alias(value, name, as == null ? NamedExpression$.MODULE$.newExprId() : as.exprId(),
+                LakeReads.seq(new Object[0]), Option.apply(Metadata.empty()), LakeReads.seq(new Object[0]));
+        }
+
+        private static Literal text(String value) { return Literal$.MODULE$.apply(value); }
+
+        private LogicalPlan deleted(Expression condition) {
+            LogicalPlan found = new Filter(condition, rows());
+            return new Project(LakeReads.seq(change(text("delete"), new Expression[0][])), found);
+        }
+
+        private LogicalPlan updated(UpdateTable update) {
+            LogicalPlan rows = rows();
+            if (!update.condition().isEmpty()) rows = new Filter((Expression) update.condition().get(), rows);
+            Expression[] values = values(update.assignments(), true);
+            return new Project(LakeReads.seq(change(text("update"), new Expression[][] {values})), rows);
+        }
+
+        // The columns of a changed row: where it is, its action, and its values; without values, those that it has.
+        private Object[] change(Expression action, Expression[][] values) {
+            Object[] named = new Object[PLACES.length + 1 + columns.size()];
+            for (int at = 0; at < PLACES.length; at++) named[at] = places[at];
+            named[PLACES.length] = alias(action, ACTION, null);
+            for (int at = 0; at < columns.size(); at++) {
+                Attribute column = (Attribute) columns.apply(at);
+                Expression value = values.length == 0 ? column : values[0][at];
+                named[PLACES.length + 1 + at] = alias(value, column.name(), null);
+            }
+            return named;
+        }
+
+        // The new value of each column; columns without an assignment keep theirs, or are NULL in a new row.
+        private Expression[] values(Seq assignments, boolean keep) {
+            Expression[] values = new Expression[columns.size()];
+            for (int at = 0; at < values.length; at++) {
+                Attribute column = (Attribute) columns.apply(at);
+                values[at] = keep ? (Expression) column : Literal$.MODULE$.create(null, column.dataType());
+            }
+            for (Iterator each = assignments.iterator(); each.hasNext();) {
+                Assignment assignment = (Assignment) each.next();
+                int place = -1;
+                for (int at = 0; at < values.length; at++) {
+                    if (assignment.key().semanticEquals((Attribute) columns.apply(at))) place = at;
+                }
+                if (place < 0) throw LakeServer.raised("UnsupportedError: " + assignment.key().sql()
+                    + " is not a column of " + table.name() + "\n  hint: set the whole column");
+                DataType wanted = ((Attribute) columns.apply(place)).dataType();
+                if (!DataType.equalsIgnoreNullability(wanted, assignment.value().dataType())) {
+                    throw LakeServer.raised("SchemaError: " + assignment.value().sql() + " is not " + wanted.sql()
+                        + "\n  hint: cast it");
+                }
+                values[place] = assignment.value();
+            }
+            return values;
+        }
+
+        private LogicalPlan merged(MergeIntoTable merge) {
+            LogicalPlan target = rows();
+            Alias marked = alias(Literal$.MODULE$.apply(Boolean.TRUE), "__lakeconf_in_source", null);
+            Object[] all = new Object[merge.sourceTable().output().size() + 1];
+            for (int at = 0; at < all.length - 1; at++) all[at] = merge.sourceTable().output().apply(at);
+            all[all.length - 1] = marked;
+            LogicalPlan source = new Project(LakeReads.seq(all), merge.sourceTable());
+            JoinType how = !merge.notMatchedBySourceActions().isEmpty() ? (JoinType) FullOuter$.MODULE$
+                : !merge.notMatchedActions().isEmpty() ? (JoinType) LeftOuter$.MODULE$ : (JoinType) Inner$.MODULE$;
+            LogicalPlan joined = new Join(source, target, how, Option.apply(merge.mergeCondition()), JoinHint.NONE());
+            // An outer join makes columns NULL that are not NULL below it.
+            Attribute mark = marked.toAttribute().withNullability(true), place = places[0].withNullability(true);
+            Expression inSource = new IsNotNull(mark), inTarget = new IsNotNull(place);
+            ArrayList conditions = new ArrayList(), actions = new ArrayList(), values = new ArrayList();
+            add(merge.matchedActions(), new And(inSource, inTarget), conditions, actions, values);
+            add(merge.notMatchedActions(), new IsNull(place), conditions, actions, values);
+            add(merge.notMatchedBySourceActions(), new IsNull(mark), conditions, actions, values);
+            // First the number of the clause that applies, then what it does.
+            Alias clause = alias(cases(conditions, numbers(conditions.size())), "__lakeconf_clause", null);
+            Object[] kept = new Object[joined.output().size() + 1];
+            for (int at = 0; at < kept.length - 1; at++) kept[at] = joined.output().apply(at);
+            kept[kept.length - 1] = clause;
+            LogicalPlan changing = new Filter(new IsNotNull(clause.toAttribute()), new Project(LakeReads.seq(kept), joined));
+            ArrayList chosen = new ArrayList();
+            for (int at = 0; at < conditions.size(); at++) {
+                chosen.add(new EqualTo(clause.toAttribute(), Literal$.MODULE$.apply(Integer.valueOf(at))));
+            }
+            Expression[] results = new Expression[columns.size()];
+            for (int at = 0; at < results.length; at++) {
+                ArrayList each = new ArrayList();
+                for (int number = 0; number < values.size(); number++) each.add(((Expression[]) values.get(number))[at]);
+                results[at] = cases(chosen, each);
+            }
+            return new Project(LakeReads.seq(change(cases(chosen, actions), new Expression[][] {results})), changing);
+        }
+
+        private static ArrayList numbers(int count) {
+            ArrayList numbers = new ArrayList();
+            for (int at = 0; at < count; at++) numbers.add(Literal$.MODULE$.apply(Integer.valueOf(at)));
+            return numbers;
+        }
+
+        private static Expression cases(ArrayList conditions, ArrayList values) {
+            Object[] branches = new Object[conditions.size()];
+            for (int at = 0; at < branches.length; at++) branches[at] = new Tuple2(conditions.get(at), values.get(at));
+            return new CaseWhen(LakeReads.seq(branches), Option.empty());
+        }
+
+        // The clauses of one kind: when they apply, what they do, and the values of their rows.
+        private void add(Seq clauses, Expression base, ArrayList conditions, ArrayList actions, ArrayList values) {
+            for (Iterator each = clauses.iterator(); each.hasNext();) {
+                MergeAction clause = (MergeAction) each.next();
+                Option condition = clause.condition();
+                conditions.add(condition.isEmpty() ? base : new And(base, (Expression) condition.get()));
+                if (clause instanceof UpdateAction) {
+                    actions.add(text("update"));
+                    values.add(values(((UpdateAction) clause).assignments(), true));
+                } else if (clause instanceof InsertAction) {
+                    actions.add(text("insert"));
+                    values.add(values(((InsertAction) clause).assignments(), false));
+                } else if (clause instanceof DeleteAction) {
+                    actions.add(text("delete"));
+                    values.add(columns());
+                } else {
+                    throw LakeServer.raised("UnsupportedError: a MERGE cannot do this: " + clause.sql());
+                }
+            }
+        }
+
+        private Expression[] columns() { return values(LakeReads.seq(new Object[0]), true); }
+    }
+}

@@ -1,0 +1,64 @@
+package org.apache.spark.sql.connector.catalog;
+
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.BiFunction;
+import org.apache.spark.QueryContext;
+import org.apache.spark.sql.AnalysisException;
+import org.apache.spark.unsafe.Platform;
+import scala.Option;
+
+// The Python objects that answer for catalogs, by id. A request is a password, the name of a method and JSON, and perhaps
+// a frame; an answer is JSON, or a frame.
+public class LakeServer {
+    private static final ConcurrentHashMap SERVERS = new ConcurrentHashMap(), NEWEST = new ConcurrentHashMap();
+    private static final ObjectMapper JSON = new ObjectMapper();
+
+    // A frame asks the lake that had the name of its catalog when the frame was made.
+    public static void register(String catalog, String id, Object server, String password) {
+        SERVERS.put(id, new Object[] {server, password});
+        NEWEST.put(catalog, id);
+    }
+
+    // The id of the lake that was attached last as a catalog.
+    static String newest(String catalog) {
+        String id = catalog == null ? null : (String) NEWEST.get(catalog);
+        return id == null ? "" : id;
+    }
+
+    static Map ask(String id, String method, Map values, Object frame) {
+        return (Map) answer(id, method, values, frame);
+    }
+
+    // A frame, or a map of the values of JSON.
+    static Object answer(String id, String method, Map values, Object frame) {
+        Object[] server = (Object[]) SERVERS.get(id);
+        if (server == null) throw raised("lakeconf: the lake was not attached to this Spark application; call "
+            + "store.attach(spark)");
+        try {
+            Object answer = ((BiFunction) server[0]).apply(server[1] + "\0" + method + "\0" + JSON.writeValueAsString(values), frame);
+            if (!(answer instanceof String)) return answer;
+            Map read = (Map) JSON.readValue((String) answer, Map.class);
+            if (read.get("error") != null) throw raised((String) read.get("error"));
+            return read;
+        } catch (Exception error) {
+            Platform.throwException(error);
+            return null;
+        }
+    }
+
+    // Raises an error of analysis, which PySpark shows without a stack trace.
+    static RuntimeException raised(String message) {
+        scala.collection.immutable.Map none = (scala.collection.immutable.Map) scala.collection.immutable.Map$.MODULE$.empty();
+        Option empty = Option.empty();
+        Platform.throwException(new Failure(message, empty, none));
+        return null;
+    }
+
+    static class Failure extends AnalysisException {
+        Failure(String message, Option empty, scala.collection.immutable.Map none) {
+            super(message, empty, empty, empty, empty, none, new QueryContext[0]);
+        }
+    }
+}

@@ -1,0 +1,74 @@
+"""Tables by name: a lake is a catalog of Spark SQL, and Python answers what its class asks.
+
+Spark loads the class `LakeCatalog`, which is compiled at run time. It gets the columns of a table and the frame of a
+scan from Python, and puts the plan of this frame in the place of the table's name. So a query by name reads like
+`Table.scan`.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Protocol
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from lakeconf.engines.spark.internals import CATALOG_CLASS, define_catalog, require_classic, serve
+from lakeconf.engines.spark.spark_types import first_line
+from lakeconf.errors import LakeconfError, SparkError
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_CONF = "spark.sql.catalog."
+_RESERVED = frozenset(("spark_catalog", "system", "session", "global_temp", "builtin"))
+
+
+class Answering(Protocol):
+    """A lake that answers the requests of the catalog class."""
+
+    def answer(self, method: str, values: Mapping[str, Any], frame: Any) -> Any:
+        """The answer to a request: values for JSON, or a frame of Spark."""
+        ...
+
+
+def can_attach(spark: SparkSession, alias: str) -> bool:
+    """False if a session cannot have a catalog of this name, or has another one."""
+    if not hasattr(spark, "sparkContext") or not _is_name(alias):
+        return False
+    return spark.conf.get(_CONF + alias, None) in (None, CATALOG_CLASS)
+
+
+def _is_name(alias: str) -> bool:
+    return bool(_NAME.fullmatch(alias)) and alias.lower() not in _RESERVED
+
+
+def attach(spark: SparkSession, alias: str, lake: Answering, *, use: bool) -> None:
+    """Makes a lake a catalog of a session, and of sessions that are made from it."""
+    require_classic(spark)
+    hint = 'choose another alias: store.replace(alias="lake")'
+    if not _is_name(alias):
+        raise SparkError(f"{alias!r} cannot be the name of a catalog of Spark", hint=hint)
+    if not can_attach(spark, alias):
+        raise SparkError(f"the session has another catalog with the name {alias!r}", hint=hint)
+    define_catalog(spark)
+    key = _CONF + alias
+    # Spark keeps the object of a catalog, so a lake that is attached in its place has the same key.
+    identity = spark.conf.get(f"{key}.lake", None) or uuid.uuid4().hex
+    serve(spark, identity, partial(_answered, lake))
+    spark.conf.set(f"{key}.lake", identity)
+    spark.conf.set(key, CATALOG_CLASS)
+    if use:
+        spark.sql(f"USE `{alias}`")
+
+
+def _answered(lake: Answering, method: str, values: Mapping[str, Any], frame: DataFrame | None) -> Any:
+    """The answer to a request, or the text of an error, which Java raises as one of Spark's analysis."""
+    try:
+        return lake.answer(method, values, frame)
+    except LakeconfError as error:
+        return {"error": f"{type(error).__name__}: {error}"}
+    except (PySparkException, Py4JError) as error:  # of a job of the statement
+        return {"error": f"{type(error).__name__}: {first_line(error)}"}

@@ -1,0 +1,199 @@
+"""Answers for the tables of a lake that Spark's SQL names: which there are, their columns, and their rows."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, cast
+
+from lakeconf.catalog.pruning.pushed import pushed_predicate
+from lakeconf.catalog.snapshot import chosen, latest
+from lakeconf.catalog.table_options import comments
+from lakeconf.catalog.tables import DEFAULT_SCHEMA, TableInfo, joined_name, load_table, schema_names, tables
+from lakeconf.commit.scope import Scope
+from lakeconf.ducklake import INTERNAL_SCHEMA
+from lakeconf.errors import SnapshotNotFoundError, TableNotFoundError
+from lakeconf.lake import named_writes
+from lakeconf.lake.opening import open_session
+from lakeconf.sql import folded
+
+if TYPE_CHECKING:
+    from lakeconf.commit.session import Session
+    from lakeconf.engines.engine import NamedReads
+    from lakeconf.store import Store
+
+Values = Mapping[str, Any]
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class NamedLake:
+    """A store that a Spark session reads by name. It is opened when a query first names it."""
+
+    def __init__(self, store: Store, spark: Any) -> None:
+        self._store = store
+        self._spark = spark
+        self._opening = threading.Lock()
+        self._opened: Session | None = None
+
+    @property
+    def _session(self) -> Session:
+        with self._opening:
+            if self._opened is None:
+                self._opened = open_session(self._store, self._spark)
+            return self._opened
+
+    @property
+    def _engine(self) -> NamedReads:
+        return cast("NamedReads", self._session.engine)  # `attach` refuses a session of Spark Connect
+
+    def answer(self, method: str, values: Values, frame: Any) -> Any:
+        """The answer to a request of the catalog class: values for JSON, or a frame of Spark."""
+        return METHODS[method](self, values, frame)
+
+    def _version(self, values: Values) -> int:
+        """The snapshot that a request names, or the latest."""
+        session = self._session
+        if values.get("version") is not None:
+            return int(values["version"])
+        if "version_text" in values:
+            text = str(values["version_text"]).strip()
+            if not text.isdecimal():
+                raise SnapshotNotFoundError(f"{text!r} is not a version", hint="write a whole number, such as 3")
+            return chosen(session.reader, int(text), None).snapshot_id
+        if "micros" in values:
+            moment = _EPOCH + timedelta(microseconds=int(values["micros"]))
+            return chosen(session.reader, None, moment).snapshot_id
+        return session.snapshot_id if session.pinned else latest(session.reader).snapshot_id
+
+    def load(self, values: Values, _: Any) -> Values:
+        """The facts of a table; no `table` if it does not exist."""
+        version = self._version(values)
+        try:
+            info = load_table(self._session.reader, joined_name(values["schema"], values["name"]), version)
+        except TableNotFoundError:
+            return {}
+        described = comments(self._session.reader, info, version)
+        return {
+            "table": info.full_name,
+            "version": version,
+            "schema": self._engine.json_schema(info, described.columns),
+            "partitioning": _partitioning(info),
+            "properties": {"provider": "lakeconf"} | ({"comment": described.table} if described.table else {}),
+        }
+
+    def schemas(self, values: Values, _: Any) -> Values:
+        """The names of the schemas."""
+        names = schema_names(self._session.reader, self._version(values))
+        return {"schemas": [name for name in names if folded(name) != INTERNAL_SCHEMA]}
+
+    def has_schema(self, values: Values, _: Any) -> Values:
+        """Whether a schema exists."""
+        names = {folded(name) for name in schema_names(self._session.reader, self._version({}))}
+        return {"exists": folded(values["schema"]) in names | {DEFAULT_SCHEMA}}
+
+    def tables(self, values: Values, _: Any) -> Values:
+        """The names of the tables of a schema."""
+        infos = tables(self._session.reader, self._version({}))
+        return {"tables": [info.name for info in infos if folded(info.schema_name) == folded(values["schema"])]}
+
+    def scan(self, values: Values, _: Any) -> Any:
+        """The rows of the files that may have rows for conditions: Spark filters them."""
+        version, columns = int(values["version"]), values["columns"]
+        info = load_table(self._session.reader, values["table"], version)
+        predicate = pushed_predicate(values["where"], info.columns)
+        return self._engine.scan_pruned(values["table"], version, columns or [info.columns[0].name], predicate)
+
+    def rows(self, values: Values, _: Any) -> Any:
+        """All rows of a table with the columns that identify them, for a statement that changes rows."""
+        info = load_table(self._session.reader, values["table"], int(values["version"]))
+        return self._session.engine.scan_rows(info, int(values["version"])).to_native()
+
+    def _scope(self, values: Values) -> Scope:
+        """Where a statement writes: based on the snapshot that its query has read, or on the latest."""
+        return Scope(self._session.fork(self._version(values)))
+
+    def append(self, values: Values, frame: Any) -> Values:
+        """INSERT INTO."""
+        named_writes.append(self._scope(values), values, frame)
+        return {}
+
+    def overwrite(self, values: Values, frame: Any) -> Values:
+        """INSERT OVERWRITE."""
+        named_writes.overwrite(self._scope(values), values, frame)
+        return {}
+
+    def overwrite_partitions(self, values: Values, frame: Any) -> Values:
+        """INSERT OVERWRITE with dynamic partitions."""
+        named_writes.overwrite_partitions(self._scope(values), values, frame)
+        return {}
+
+    def delete(self, values: Values, _: Any) -> Values:
+        """DELETE FROM and TRUNCATE TABLE."""
+        return {"done": named_writes.delete(self._scope(values), values)}
+
+    def change(self, values: Values, frame: Any) -> Values:
+        """UPDATE and MERGE INTO."""
+        named_writes.change(self._scope(values), values, frame)
+        return {}
+
+    def check_definition(self, values: Values, _: Any) -> Values:
+        """Checks a CREATE TABLE before its query runs."""
+        self._session.check_writable()
+        named_writes.definition_of(values, self._engine)
+        return {}
+
+    def create(self, values: Values, frame: Any) -> Values:
+        """CREATE TABLE and REPLACE TABLE."""
+        named_writes.create(self._scope({}), values, frame, self._engine)
+        return {}
+
+    def alter(self, values: Values, _: Any) -> Values:
+        """ALTER TABLE and COMMENT ON."""
+        named_writes.alter(self._scope({}), values, self._engine)
+        return {}
+
+    def drop(self, values: Values, _: Any) -> Values:
+        """DROP TABLE."""
+        return {"done": named_writes.drop(self._scope({}), values)}
+
+    def rename(self, values: Values, _: Any) -> Values:
+        """ALTER TABLE … RENAME TO."""
+        named_writes.rename(self._scope({}), values)
+        return {}
+
+
+def attach_to_spark(store: Store, spark: Any, *, use: bool) -> None:
+    """Makes a store a catalog of a Spark session; see `Store.attach`."""
+    names = importlib.import_module("lakeconf.engines.spark.named_tables")
+    names.attach(spark, store.alias, NamedLake(store, spark), use=use)
+
+
+def _partitioning(info: TableInfo) -> list[tuple[str, str, int]]:
+    names = {column.field_id: column.name for column in info.columns}
+    keys = []
+    for key in info.partition_fields:
+        kind, _, count = key.transform.rstrip(")").partition("(")
+        keys.append((kind, names[key.field_id], int(count or 0)))
+    return keys
+
+
+METHODS: Mapping[str, Callable[[NamedLake, Values, Any], Any]] = {
+    "load": NamedLake.load,
+    "schemas": NamedLake.schemas,
+    "has_schema": NamedLake.has_schema,
+    "tables": NamedLake.tables,
+    "scan": NamedLake.scan,
+    "rows": NamedLake.rows,
+    "append": NamedLake.append,
+    "overwrite": NamedLake.overwrite,
+    "overwrite_partitions": NamedLake.overwrite_partitions,
+    "delete": NamedLake.delete,
+    "change": NamedLake.change,
+    "check_definition": NamedLake.check_definition,
+    "create": NamedLake.create,
+    "alter": NamedLake.alter,
+    "drop": NamedLake.drop,
+    "rename": NamedLake.rename,
+}

@@ -1,0 +1,214 @@
+"""Carries out the statements of Spark's SQL that change a lake, each as one snapshot, by the operations of `Table`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from lakeconf.catalog.pruning.predicates import IsNull, Not, Or, Predicate
+from lakeconf.catalog.pruning.pushed import exact_predicate
+from lakeconf.catalog.table_options import table_options
+from lakeconf.catalog.tables import TableInfo, joined_name, load_table
+from lakeconf.errors import SchemaError, TableNotFoundError, UnsupportedError
+from lakeconf.lake.table import Table
+from lakeconf.sql import identifier
+from lakeconf.write.context import Operation, write
+from lakeconf.write.ddl import Definition
+from lakeconf.write.operations import define
+from lakeconf.write.operations.append import AppendRows
+from lakeconf.write.operations.computed_changes import ChangeRows
+from lakeconf.write.operations.evolve import Evolution
+
+if TYPE_CHECKING:
+    from lakeconf.commit.scope import Scope
+    from lakeconf.engines.engine import NamedReads
+
+Values = Mapping[str, Any]
+# DuckLake's keys for Spark's transforms: its `month` and `day` recur, and Spark's do not.
+_TRANSFORMS = {
+    "years": ("year",),
+    "months": ("year", "month"),
+    "days": ("year", "month", "day"),
+    "hours": ("year", "month", "day", "hour"),
+    **{name: (name,) for name in ("year", "month", "day", "hour")},
+}
+# Properties that Spark sets by itself.
+_SET_BY_SPARK = frozenset(("provider", "owner", "is_managed_location", "table_type"))
+_PROVIDERS = ("lakeconf", "ducklake", "parquet")
+
+
+def append(scope: Scope, values: Values, frame: Any) -> None:
+    """INSERT INTO."""
+    _refuse_defaults(scope, values["table"])
+    Table(scope, values["table"]).append(frame)
+
+
+def overwrite(scope: Scope, values: Values, frame: Any) -> None:
+    """INSERT OVERWRITE of a table, or of the rows that satisfy conditions."""
+    _refuse_defaults(scope, values["table"])
+    conditions = values.get("where", [])
+    info = load_table(scope.session.reader, values["table"], scope.snapshot_id)
+    where = exact_predicate(conditions, info.columns) if conditions else None
+    if conditions and where is None:
+        raise UnsupportedError(
+            "lakeconf cannot overwrite by this condition",
+            hint="compare columns with constants, or use Table.overwrite(frame, where=…)",
+        )
+    Table(scope, values["table"]).overwrite(frame, where)  # type: ignore[arg-type]  # a predicate is a condition
+
+
+def overwrite_partitions(scope: Scope, values: Values, frame: Any) -> None:
+    """INSERT OVERWRITE of the partitions of a frame."""
+    _refuse_defaults(scope, values["table"])
+    Table(scope, values["table"]).overwrite_partitions(frame)
+
+
+def delete(scope: Scope, values: Values) -> bool:
+    """DELETE by conditions that lakeconf understands; False if Spark must find the rows."""
+    info = load_table(scope.session.reader, values["table"], scope.snapshot_id)
+    where = exact_predicate(values["where"], info.columns) if values["where"] else _all_rows(info)
+    if where is None:
+        return False
+    Table(scope, values["table"]).delete(where)  # type: ignore[arg-type]  # a predicate is a condition
+    return True
+
+
+def change(scope: Scope, values: Values, frame: Any) -> None:
+    """UPDATE, MERGE, and DELETE by any condition."""
+    if values.get("inserts"):
+        _refuse_defaults(scope, values["table"])
+    write(scope, values["table"], ChangeRows(frame))
+
+
+def _all_rows(info: TableInfo) -> Predicate:
+    is_null = IsNull(info.columns[0])
+    return Or((is_null, Not(is_null)))
+
+
+def _refuse_defaults(scope: Scope, name: str) -> None:
+    """Spark puts NULL into columns that a statement does not name, where DuckLake has the default."""
+    reader = scope.session.reader
+    info = load_table(reader, name, scope.snapshot_id)
+    options = table_options(reader, info, scope.snapshot_id)
+    columns = [*options.defaults, *(column for column in options.computed if column != "the sort order")]
+    if columns:
+        raise UnsupportedError(
+            f"the column {columns[0]!r} of {info.full_name} has a default, which Spark's SQL would replace by NULL",
+            hint="use Table.append",
+        )
+
+
+def definition_of(values: Values, engine: NamedReads) -> Definition:
+    """The table that a CREATE TABLE describes."""
+    properties = {name: text for name, text in values["properties"].items() if name not in _SET_BY_SPARK}
+    comment = properties.pop("comment", None)
+    provider = values["properties"].get("provider")
+    if provider is not None and provider.lower() not in _PROVIDERS:
+        raise UnsupportedError(f"a lake has no tables USING {provider}", hint="omit USING: files are Parquet")
+    if "location" in properties:
+        raise UnsupportedError("the tables of a lake have no LOCATION", hint="omit it: the store has a data path")
+    if properties:
+        raise UnsupportedError(
+            f"the tables of a lake have no property or option {min(properties)!r}",
+            hint="omit TBLPROPERTIES and OPTIONS",
+        )
+    columns, comments = engine.columns_of_json(values["schema_json"])
+    keys = [key for transform in values["partitions"] for key in _keys(*transform)]
+    return Definition(columns, list(dict.fromkeys(keys)), (), comment, comments)
+
+
+def _keys(transform: str, column: str, count: int | None) -> list[str]:
+    name = column if column.isidentifier() else identifier(column)
+    if transform == "identity":
+        return [name]
+    if transform == "bucket" and count is not None:
+        return [f"bucket({count}, {name})"]
+    if transform not in _TRANSFORMS:
+        raise UnsupportedError(
+            f"a lake has no partition key {transform}({column})",
+            hint="use a column, years, months, days, hours or bucket(n, column)",
+        )
+    return [f"{kind}({name})" for kind in _TRANSFORMS[transform]]
+
+
+def create(scope: Scope, values: Values, frame: Any, engine: NamedReads) -> None:
+    """CREATE TABLE and REPLACE TABLE, with rows or without, in one snapshot."""
+    name = joined_name(values["schema"], values["name"])
+    definition = definition_of(values, engine)
+    exists = define.exists(scope, name)
+    if exists and values["how"] == "create":
+        raise SchemaError(f"the table {name} already exists")
+    if not exists and values["how"] == "replace":
+        raise TableNotFoundError(f"no table {name!r}")
+    message = f"{values['how']} table {name}"
+    with scope.transacting(message, None, None) as transaction:
+        if exists:
+            write(transaction, name, define.DropTable())
+        write(transaction, name, define.CreateTable(definition))
+        if frame is not None:
+            write(transaction, name, AppendRows(frame, evolve=False))
+
+
+def alter(scope: Scope, values: Values, engine: NamedReads) -> None:
+    """ALTER TABLE and COMMENT ON."""
+    name = joined_name(values["schema"], values["name"])
+    changes = _Alteration()
+    for kind, *facts in values["changes"]:
+        changes.add(kind, facts, engine)
+    with scope.transacting(f"alter table {name}", None, None) as transaction:
+        for operation in changes.operations():
+            write(transaction, name, operation)
+
+
+@dataclass
+class _Alteration:
+    """The changes of one ALTER TABLE."""
+
+    columns: dict[str, dict[str, str]] = field(default_factory=lambda: {"add": {}, "rename": {}, "type": {}})
+    dropped: list[str] = field(default_factory=list)
+    comment: str | None = None  # an empty one removes that of the table
+    comments: dict[str, str | None] = field(default_factory=dict)
+
+    def add(self, kind: str, facts: Sequence[Any], engine: NamedReads) -> None:
+        """Adds a change as the catalog class describes it."""
+        if kind == "set" and facts[0] == "comment":
+            self.comment = facts[1] or ""
+        elif kind == "drop":
+            self.dropped.append(_path(facts[0]))
+        elif kind == "comment":
+            self.comments[facts[0][0] if len(facts[0]) == 1 else _path(facts[0])] = facts[1] or None
+        elif kind in self.columns:
+            if kind == "add" and facts[2] is not None:
+                raise UnsupportedError("ADD COLUMN cannot add a comment", hint="use ALTER COLUMN … COMMENT after it")
+            self.columns[kind][_path(facts[0])] = facts[1] if kind == "rename" else engine.type_of_json(facts[1])
+        else:
+            what = f"the property {facts[0]!r}" if kind == "set" else kind
+            raise UnsupportedError(f"ALTER TABLE of a lake cannot change this: {what}", hint="use Table.evolve")
+
+    def operations(self) -> Iterator[Operation]:
+        """The operations that carry out the changes."""
+        if self.dropped or any(self.columns.values()):
+            add, rename, promote = (self.columns[kind] for kind in ("add", "rename", "type"))
+            yield Evolution(self.dropped, rename, promote, add, {})
+        if self.comment is not None or self.comments:
+            yield define.SetComments(self.comment, self.comments)
+
+
+def _path(parts: Sequence[str]) -> str:
+    return ".".join(part if part.isidentifier() else identifier(part) for part in parts)
+
+
+def drop(scope: Scope, values: Values) -> bool:
+    """DROP TABLE; False if there is none."""
+    name = joined_name(values["schema"], values["name"])
+    if not define.exists(scope, name):
+        return False
+    write(scope, name, define.DropTable(), message=f"drop table {name}")
+    return True
+
+
+def rename(scope: Scope, values: Values) -> None:
+    """ALTER TABLE … RENAME TO."""
+    name, new = joined_name(values["schema"], values["name"]), joined_name(values["new_schema"], values["new_name"])
+    write(scope, name, define.RenameTable(new), message=f"rename table {name} to {new}")

@@ -1,0 +1,224 @@
+"""Spark's SQL changes tables by name: each statement is one snapshot, with the rows that DuckDB would have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pytest
+from local_stores import rows, store_of
+from pyspark.errors import AnalysisException
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from lakeconf import Lake, Store
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return store_of(tmp_path)
+
+
+@pytest.fixture
+def lake(store: Store) -> Iterator[Lake]:
+    with store.open() as lake:
+        yield lake
+
+
+@pytest.fixture
+def sql(store: Store, lake: Lake, spark: SparkSession) -> SparkSession:
+    """A session whose current schema is `main` of the lake."""
+    own = spark.newSession()
+    store.attach(own)
+    return own
+
+
+COLUMNS = "id BIGINT, name STRING, day DATE, amt DECIMAL(10,2)"
+# Statements that mean the same in Spark and in DuckDB, each on the state that the one before has left.
+STATEMENTS = (
+    "INSERT INTO t VALUES (1, 'a', DATE '2026-01-01', 1.5), (2, NULL, DATE '2026-01-02', NULL), (3, 'c', NULL, 3)",
+    "INSERT INTO t SELECT id + 10, upper(name), day, amt * 2 FROM t",
+    "INSERT INTO t (name, id) SELECT 'named', 40 + i FROM (VALUES (1), (2), (3)) AS v(i)",
+    "UPDATE t SET name = 'x'",
+    "UPDATE t SET amt = amt + id, name = concat(name, CAST(id AS VARCHAR(9))) WHERE id % 2 = 1 OR day IS NULL",
+    "UPDATE t SET amt = (SELECT max(amt) FROM t), id = id + 100 WHERE id IN (SELECT id - 10 FROM t)",
+    "DELETE FROM t WHERE day = DATE '2026-01-02' AND amt IS NULL",
+    "DELETE FROM t WHERE id % 10 = 2",
+    "DELETE FROM t WHERE name LIKE 'x4%' AND id NOT IN (SELECT id FROM t WHERE id < 43)",
+    "MERGE INTO t USING (SELECT id, 'm' AS name FROM t WHERE id < 50 UNION ALL SELECT 999, 'new') AS s ON t.id = s.id "
+    "WHEN MATCHED AND t.id = 13 THEN DELETE WHEN MATCHED AND t.id < 12 THEN UPDATE SET name = concat(s.name, t.name) "
+    "WHEN NOT MATCHED AND s.id > 3 THEN INSERT (id, name) VALUES (s.id, s.name)",
+    "MERGE INTO t USING (SELECT 101 AS id) AS s ON t.id = s.id WHEN MATCHED THEN UPDATE SET amt = NULL "
+    "WHEN NOT MATCHED BY SOURCE AND t.id > 900 THEN UPDATE SET name = 'left' WHEN NOT MATCHED BY SOURCE AND "
+    "t.day IS NULL THEN DELETE",
+    "MERGE INTO t USING (SELECT 999 AS id, 'star' AS name, DATE '2026-02-02' AS day, 7 AS amt) AS s ON t.id = s.id "
+    "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
+    "DELETE FROM t WHERE id > 5 AND id < 3",
+    "TRUNCATE TABLE t",
+)
+
+
+@pytest.mark.parametrize("partitioned", ["", "PARTITIONED BY (day)"], ids=["plain", "partitioned"])
+def test_statements_leave_the_rows_of_duckdb(sql: SparkSession, lake: Lake, partitioned: str) -> None:
+    sql.sql(f"CREATE TABLE t ({COLUMNS}) {partitioned}")
+    with duckdb.connect() as twin:
+        twin.execute(f"CREATE TABLE t ({COLUMNS})")
+        for statement in STATEMENTS:
+            before = len(lake.snapshots())
+            expected = twin.execute(statement.replace("SET *", "").replace("INSERT *", "INSERT")).fetchall()
+            sql.sql(statement)
+            left = sorted(rows(lake, "FROM t"), key=str)
+            assert left == sorted(twin.execute("FROM t").fetchall(), key=str), statement
+            changed = bool(expected and expected[0][0])
+            assert len(lake.snapshots()) - before <= 1, statement
+            assert not changed or len(lake.snapshots()) - before == 1, statement
+
+
+def test_overwrites(sql: SparkSession, lake: Lake) -> None:
+    sql.sql("CREATE TABLE t (id INT, part STRING) PARTITIONED BY (part)")
+    start = "SELECT * FROM VALUES (1, 'a'), (2, 'b'), (3, 'c')"
+
+    def after(statement: str) -> list[tuple[Any, ...]]:
+        sql.sql(f"INSERT OVERWRITE t {start}")
+        before = len(lake.snapshots())
+        sql.sql(statement)
+        assert len(lake.snapshots()) == before + 1, statement
+        return sorted(rows(lake, "SELECT id, part FROM t"))
+
+    assert after("INSERT OVERWRITE t SELECT 9, 'z'") == [(9, "z")]
+    assert after("INSERT OVERWRITE t SELECT id + 1, part FROM t WHERE id < 3") == [(2, "a"), (3, "b")]
+    assert after("INSERT OVERWRITE t PARTITION (part = 'b') SELECT 9") == [(1, "a"), (3, "c"), (9, "b")]
+    assert after("INSERT INTO t REPLACE WHERE part = 'a' OR id = 3 SELECT 4, 'a'") == [(2, "b"), (4, "a")]
+    sql.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    assert after("INSERT OVERWRITE t SELECT 9, 'b'") == [(1, "a"), (3, "c"), (9, "b")]
+
+
+def test_frames_are_written_by_name(sql: SparkSession, lake: Lake) -> None:
+    frame = sql.sql("SELECT * FROM VALUES (1, 'a'), (2, 'b') AS v(id, part)")
+    frame.write.partitionBy("part").saveAsTable("dev.raw.t")
+    assert len(lake.snapshots()) == 2  # with that of the empty lake: the table and its rows are one
+    frame.write.mode("append").saveAsTable("dev.raw.t")
+    frame.select("part", "id").writeTo("dev.raw.t").append()
+    frame.write.insertInto("dev.raw.t")
+    frame.write.format("lakeconf").mode("append").saveAsTable("dev.raw.t")
+    assert rows(lake, "SELECT count(*), sum(id) FROM raw.t") == [(10, 15)]
+    frame.where("id = 2").writeTo("dev.raw.t").overwritePartitions()
+    assert rows(lake, "SELECT part, count(*) FROM raw.t GROUP BY ALL ORDER BY 1") == [("a", 5), ("b", 1)]
+    frame.writeTo("dev.raw.t").partitionedBy(frame.id).createOrReplace()
+    frame.write.mode("overwrite").saveAsTable("dev.raw.u")
+    frame.selectExpr("id AS other").write.mode("overwrite").saveAsTable("dev.raw.u")
+    assert rows(lake, "SELECT * FROM raw.u ORDER BY 1") == [(1,), (2,)]
+    assert rows(lake, "SELECT count(*) FROM raw.t") == [(2,)]
+    with pytest.raises(AnalysisException, match="already exists"):
+        frame.write.saveAsTable("dev.raw.u")
+
+
+def test_tables_are_defined_and_changed(sql: SparkSession, lake: Lake) -> None:
+    sql.sql(
+        "CREATE TABLE raw.t (id BIGINT NOT NULL COMMENT 'the key', ts TIMESTAMP, tags ARRAY<STRUCT<k: STRING>>) "
+        "USING lakeconf PARTITIONED BY (days(ts), bucket(4, id)) COMMENT 'some table'"
+    )
+    table = lake.table("raw.t")
+    lake.refresh()
+    assert table.schema == {"id": "BIGINT", "ts": "TIMESTAMP WITH TIME ZONE", "tags": "STRUCT(k VARCHAR)[]"}
+    assert (table.comment, table.column_comments) == ("some table", {"id": "the key"})
+    for statement in (
+        "INSERT INTO raw.t VALUES (1, TIMESTAMP '2026-01-01 10:00:00', array(named_struct('k', 'x')))",
+        "ALTER TABLE raw.t ADD COLUMNS (n INT, tags.element.v INT)",
+        "ALTER TABLE raw.t RENAME COLUMN n TO number",
+        "ALTER TABLE raw.t ALTER COLUMN number TYPE BIGINT",
+        "ALTER TABLE raw.t DROP COLUMN number",
+        "COMMENT ON TABLE raw.t IS 'another'",
+        "ALTER TABLE raw.t ALTER COLUMN ts COMMENT 'when'",
+        "ALTER TABLE raw.t RENAME TO raw.u",
+    ):
+        before = len(lake.snapshots())
+        sql.sql(statement)
+        assert len(lake.snapshots()) == before + 1, statement
+    lake.refresh()
+    renamed = lake.table("raw.u")
+    assert renamed.schema["tags"] == "STRUCT(k VARCHAR, v INTEGER)[]"
+    assert (renamed.comment, renamed.column_comments["ts"]) == ("another", "when")
+    keys = [row.data_type for row in sql.sql("DESCRIBE TABLE EXTENDED raw.u").collect() if row.col_name == "Comment"]
+    assert keys == ["another"]
+    sql.sql("DROP TABLE raw.u")
+    sql.sql("DROP TABLE IF EXISTS raw.u")
+    assert rows(lake, "SELECT count(*) FROM duckdb_tables() WHERE table_name = 'u'") == [(0,)]
+
+
+REFUSED = {
+    "CREATE TABLE u (a VARCHAR(3))": "DuckLake checks no lengths",
+    "CREATE TABLE u (a INT DEFAULT 3)": "",
+    "CREATE TABLE u (a INT CHECK (a > 3))": "",
+    "CREATE TABLE u (a INT) LOCATION '/tmp/u'": "no LOCATION",
+    "CREATE TABLE u (a INT) USING iceberg": "no tables USING iceberg",
+    "CREATE TABLE u (a INT) TBLPROPERTIES ('x' = 'y')": "no property or option 'x'",
+    "CREATE TABLE u (a STRING) PARTITIONED BY (truncate(2, a))": "no partition key truncate",
+    "CREATE TABLE u PARTITIONED BY (b) AS SELECT 1 AS a": "",
+    "CREATE TABLE u AS SELECT INTERVAL '1' DAY AS a": "DuckLake does not support",
+    "CREATE NAMESPACE s": "the first table of a schema creates it",
+    "DROP NAMESPACE main": "cannot create, change or drop a schema",
+    "ALTER TABLE t SET TBLPROPERTIES ('x' = 'y')": "cannot change this: the property 'x'",
+    "ALTER TABLE t ADD COLUMN a INT FIRST": "a position or a default",
+    "ALTER TABLE t ALTER COLUMN id TYPE STRING": "",
+    "ALTER TABLE t DROP COLUMN nothing": "",
+    "ALTER TABLE t RENAME TO other.t": "schema",
+    "INSERT INTO t VALUES (NULL, 'a', NULL)": "is NOT NULL",
+    "INSERT INTO t VALUES (1)": "",
+    "UPDATE t SET id = NULL": "",
+    "UPDATE t SET s.a = 1": "set the whole column",
+    "UPDATE t SET nothing = 1": "",
+    "INSERT INTO d VALUES (1, NULL)": "has a default",
+    "MERGE INTO d USING (SELECT 3 AS a) s ON d.a = s.a WHEN NOT MATCHED THEN INSERT (a) VALUES (a)": "has a default",
+    "MERGE INTO t USING (SELECT 1 AS id UNION ALL SELECT 1) s ON t.id = s.id WHEN MATCHED THEN DELETE": "match one row",
+    "REPLACE TABLE nothing AS SELECT 1 AS a": "",
+    "DROP TABLE nothing": "",
+    "CREATE TABLE t (id INT)": "already exists",
+    "CREATE TABLE v (id INT)": "view",
+    "DROP TABLE v": "view",
+}
+
+
+def test_what_a_lake_cannot_do_is_an_error_before_anything_changes(sql: SparkSession, lake: Lake) -> None:
+    lake.create_table("t", {"id": "BIGINT NOT NULL", "name": "VARCHAR", "s": "STRUCT(a INTEGER)"})
+    lake.execute("INSERT INTO t VALUES (1, 'a', NULL)")
+    lake.create_table("d", {"a": "INTEGER"})
+    lake.table("d").evolve(add={"b": "INTEGER"}, defaults={"b": 5})
+    lake.create_view("v", "SELECT 1 AS one")
+    wrong = {}
+    for statement, text in REFUSED.items():
+        before = len(lake.snapshots())
+        try:
+            sql.sql(statement)
+            wrong[statement] = "no error"
+            sql.sql("DROP TABLE IF EXISTS u")
+        except Exception as error:  # noqa: BLE001 - Spark has many
+            if text not in str(error) or "Py4J" in type(error).__name__ or len(lake.snapshots()) != before:
+                wrong[statement] = f"{type(error).__name__}: {error}"[:300]
+    assert wrong == {}
+
+
+def test_a_statement_conflicts_with_a_commit_after_its_query_was_analyzed(sql: SparkSession, lake: Lake) -> None:
+    lake.create_table("t", {"id": "BIGINT"})
+    lake.execute("INSERT INTO t VALUES (1)")
+    from lakeconf.lake import named_lake
+
+    rows_of = named_lake.METHODS["rows"]
+
+    def late(*arguments: Any) -> Any:
+        lake.execute("UPDATE t SET id = 7")
+        return rows_of(*arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(named_lake.METHODS, "rows", late)
+        with pytest.raises(AnalysisException, match="CommitConflictError"):
+            sql.sql("UPDATE t SET id = id + 1")
+    assert rows(lake, "FROM t") == [(7,)]
+    sql.sql("UPDATE t SET id = id + 1")
+    assert rows(lake, "FROM t") == [(8,)]
