@@ -124,6 +124,7 @@ def plan_changes(reader: CatalogReader, table_name: str, since: int, until: int)
         )
         ((oldest,),) = transaction.rows("SELECT min(snapshot_id) FROM ducklake_snapshot")
         files = _files(transaction, table, since, until)
+        _check_changed_once(table, files, since)
         inlined = _inlined_rows(transaction, table, since, until)
         inserted = [file.file for file in files if _may_insert(file, since, compactions)]
         losses = [(file.file, _deletes(file, since, until, compactions)) for file in files]
@@ -162,6 +163,21 @@ def _check_deleted_rows(
             "and the snapshot before it has expired",
             hint=f"read the changes from snapshot {since + 1} on",
         )
+
+
+def _check_changed_once(table: TableInfo, files: Sequence[_FeedFile], since: int) -> None:
+    """Rejects a snapshot that changed rows which it had written itself: the feed would have both changes of a row."""
+    for file in files:
+        begin = file.file.begin_snapshot
+        # The file of a flush begins with the first of its rows, and has their deletes.
+        if begin < since or file.partial_max is not None:
+            continue
+        deleted = [first for _, first, _ in file.delete_files] + [snapshot for _, snapshot in file.inlined]
+        if begin in deleted:
+            raise UnsupportedError(
+                f"snapshot {begin} changed rows of {table.full_name} twice, so that its changes are not known",
+                hint="compare two snapshots of the table: lake.at(version=…).table(…).scan()",
+            )
 
 
 def _may_insert(file: _FeedFile, since: int, compactions: Sequence[int]) -> bool:

@@ -64,7 +64,10 @@ def write(
     with scope.joined(message, reads=table if isinstance(operation, ChangesRows) else None) as transaction:
         transaction.contents.check_new_key(key)
         context = WriteContext(transaction.session, transaction, table, engine, key)
-        transaction.contents.extend(operation.plan(context), key)
+        # DuckDB reads the catalog whenever narwhals builds a relation.
+        with transaction.session.reader.connection.errors():
+            actions = operation.plan(context)
+        transaction.contents.extend(actions, key)
     return scope.snapshot_id
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from lake_fixtures import lake_with
 from lake_parts import catalog_of, scope_of, session_of
+from local_stores import store_of
 from plain_sql import run_plain
 
 from lakeconf.commit import audits
@@ -25,6 +26,7 @@ from lakeconf.write.operations.merge.clauses import Delete, Insert
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from lakeconf import Lake, Store
 
@@ -103,6 +105,32 @@ def test_rows_that_a_transaction_has_added_are_not_changed_by_it(kind: str, lake
         tx.table("t").append(pa.table({"id": [4, 5], "n": [40, 50]}))
         tx.table("t").delete("id = 1")
     assert rows(lake) == [(2, 20), (4, 40), (5, 50)]
+
+
+@pytest.mark.slow("on_spark")
+def test_change_feed_rejects_a_snapshot_that_changed_rows_twice(lake: Lake) -> None:
+    """DuckLake's feed has both changes of the row, so that the first one may seem to be the last."""
+    for second in ("UPDATE t SET n = n * 10 WHERE id = 1", "DELETE FROM t WHERE id = 1"):
+        since = lake.snapshot_id + 1
+        with lake.transaction() as tx:
+            tx.execute("UPDATE t SET n = n + 1")
+            tx.execute(second)
+        with pytest.raises(UnsupportedError, match=rf"snapshot {since} changed rows of main\.t twice"):
+            lake.table("t").changes(since)
+    lake.execute("UPDATE t SET n = 7")
+    assert len(lake.table("t").changes(lake.snapshot_id).collect("pyarrow")) == 2
+    assert rows(lake) == [(2, 7)]
+
+
+def test_a_nested_field_is_not_changed_after_rows_that_the_transaction_writes_to_the_catalog(tmp_path: Path) -> None:
+    with store_of(tmp_path, data_inlining_row_limit=10).open() as lake:
+        lake.create_table("t", {"id": "BIGINT", "p": "STRUCT(a INTEGER)"})
+        for change in ({"add": {"p.b": "INTEGER"}}, {"rename": {"p.a": "b"}}):
+            with pytest.raises(UnsupportedError, match=r"a nested field of main\.t") as error, lake.transaction() as tx:  # noqa: PT012 - the commit
+                tx.table("t").append([{"id": 1, "p": {"a": 2}}])
+                tx.table("t").evolve(**change)  # type: ignore[arg-type]
+            assert error.value.hint == "commit the rows first, or change the field first"
+        assert lake.table("t").schema == {"id": "BIGINT", "p": "STRUCT(a INTEGER)"}
 
 
 @pytest.mark.slow("on_spark")

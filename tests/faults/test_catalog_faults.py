@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+import narwhals as nw
 import pyarrow as pa
 import pytest
 from faulty_lake import ROWS, ids, local_files, make_store, refused, state
@@ -83,6 +85,32 @@ def test_read_and_write_while_the_server_is_down(
             write.table("t").append(MORE)
             postgres_proxy.drop_connections()
         assert ids(lake) == list(range(11)), "the same lake goes on when the server is back"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["join", "filter", "with_columns", "select", "unique"])
+def test_server_that_is_lost_while_a_write_builds_its_query_is_a_named_error(
+    direct: Store, hurt: Store, postgres_proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """DuckDB reads the catalog whenever it binds a relation, outside of the statements that lakeconf runs."""
+    build = getattr(nw.LazyFrame, method)
+
+    def building(self: object, *arguments: object, **options: object) -> object:
+        postgres_proxy.refuse()
+        return build(self, *arguments, **options)
+
+    writes = {
+        "merge": lambda table: table.merge(MORE, on="id"),
+        "update": lambda table: table.update({"id": nw.col("id") + 100}, where="id > 1"),
+        "delete": lambda table: table.delete("id = 1"),
+        "overwrite": lambda table: table.overwrite(MORE, where="id = 10"),
+    }
+    for write in writes.values():
+        monkeypatch.setattr(nw.LazyFrame, method, building)
+        with contextlib.suppress(ConnectionFailed), hurt.open() as lake:
+            write(lake.table("t"))
+        monkeypatch.undo()
+        postgres_proxy.heal()
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import contextlib
 import multiprocessing
 import os
 import signal
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -17,7 +17,8 @@ from anomalies import ALLOWED_BY_PREFIX_CONSISTENCY, ALLOWED_BY_SNAPSHOT_ISOLATI
 from history import NEVER, Maintained, Read, Transaction, load, load_maintenance, now
 from history_plan import LIST, MAINTENANCE, REMOVING, Task, create_tables, names
 from history_writer import found, maintain, opened, read, run_all, work
-from local_stores import config_of, on_postgres, on_sqlite
+from local_stores import config_of, in_bucket, on_postgres, on_sqlite
+from servers import postgres
 from strength import PROVE
 
 import lakeconf
@@ -25,7 +26,7 @@ import lakeconf
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from servers import FaultProxy, PostgresServer
+    from servers import FaultProxy, PostgresServer, S3Server
 
 
 _TICK_SECONDS = 0.05
@@ -161,7 +162,10 @@ def task(request: pytest.FixtureRequest, tmp_path: Path) -> Task:
 
 
 def task_of(folder: Path, catalog: dict[str, Any]) -> Task:
-    config = config_of(folder, catalog)
+    return task_with(folder, config_of(folder, catalog))
+
+
+def task_with(folder: Path, config: dict[str, Any]) -> Task:
     (folder / "histories").mkdir()
     task = Task(config, folder / "histories", process=0, seed=1, count=COUNT, threads=2, tables=8 if PROVE else 2)
     create_tables(lakeconf.init(config).get_store("dev"), task.tables)
@@ -175,7 +179,9 @@ def is_sqlite(task: Task) -> bool:
 
 def inlined(task: Task, limit: int = 10) -> dict[str, Any]:
     """A configuration with which DuckLake keeps small inserts and deletes in the catalog."""
-    return {"stores": {"dev": task.config["stores"]["dev"] | {"attach_options": {"data_inlining_row_limit": limit}}}}
+    store = task.config["stores"]["dev"]
+    options = store.get("attach_options", {}) | {"data_inlining_row_limit": limit}
+    return {"stores": {"dev": store | {"attach_options": options}}}
 
 
 def maintained(task: Task, *, removes: bool = True, **changes: Any) -> Task:
@@ -267,6 +273,52 @@ def test_replies_to_commits_that_are_lost(
     run = Run([maintained(replace(task, config=proxied), removes=False), replace(task, process=1)])
     check(run.history(), "duckdb")
     assert postgres_proxy.fired > 0
+
+
+@pytest.mark.slow
+def test_a_server_that_crashes_around_commits(tmp_path: Path) -> None:
+    """Before a COMMIT, and while one is sent; the server recovers, and writers go on."""
+    with postgres() as server, ThreadPoolExecutor(1) as pool:
+        database = server.create_database()
+        server.sql(f'ALTER DATABASE "{database}" SET synchronous_commit = on')
+        crashes: list[Future[None]] = []
+
+        def crash() -> None:
+            crashes.append(pool.submit(server.crash))
+            if len(crashes) % 2:
+                crashes[-1].result()
+
+        task = replace(task_of(tmp_path, on_postgres(server, database)), faults=("pause",))
+        run = Run([maintained(task), replace(task, process=1)], while_paused=crash)
+        check(run.history(), "duckdb")
+        for each in crashes:
+            each.result()
+        assert len(crashes) == run.paused > 1
+
+
+@pytest.mark.slow
+@pytest.mark.prove("plain")
+@pytest.mark.parametrize("encrypted", [True, False], ids=["encrypted", "plain"])
+def test_a_lake_in_a_bucket(
+    encrypted: bool, postgres_server: PostgresServer, s3_server: S3Server, tmp_path: Path
+) -> None:
+    config = config_of(tmp_path, on_postgres(postgres_server), in_bucket(s3_server))
+    config["stores"]["dev"]["attach_options"] = {"encrypted": encrypted}
+    task = task_with(tmp_path, config)
+    second = replace(task, process=1, count=LONG, faults=("kill", "pause"))
+    run = Run([maintained(second, process=0), second])
+    check(run.history(), "duckdb")
+    assert run.kills > 0
+
+
+@pytest.mark.slow
+@pytest.mark.prove("sqlite", "duckdb")
+def test_two_processes_with_spark_that_write_the_same_keys(task: Task, request: pytest.FixtureRequest) -> None:
+    """While a third one removes old files and snapshots. One is a thread of this process, as below."""
+    first = replace(task, threads=1, count=SPARK, tables=1, writer="spark")
+    second, maintainer = replace(first, process=1), maintained(replace(task, process=2, tables=1))
+    run = Run([second, maintainer], here=[(first, request.getfixturevalue("spark"))])
+    check(run.history(), "duckdb", "spark")
 
 
 @pytest.mark.slow

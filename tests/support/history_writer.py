@@ -91,7 +91,7 @@ def run_all(task: Task, spark: Any = None) -> None:
 
 
 def opened(opens: Callable[[], Opened]) -> Opened:
-    """Opens a lake that another process may have open or locked."""
+    """Opens a lake that another process may have open or locked, or whose server is starting."""
     last: LakeconfError | None = None
     for _ in pauses():
         try:
@@ -116,6 +116,8 @@ def _run(task: Task, lake: Lake, thread: int, steps: Sequence[int]) -> None:
             status, why = INDETERMINATE, repr(error)
         except LakeconfError as error:
             status, why = "fail", f"{type(error).__name__}: {error}"
+            if isinstance(error, ConnectionFailed):
+                opened(lake.refresh)  # the server may be starting
         journal.complete(number, status, reads, why)
         if thread == 0 and step % task.between == task.between - 1:
             _maintain(task, lake)

@@ -8,10 +8,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib.util
+import itertools
 import os
 import pwd
 import secrets
 import shutil
+import signal
 import subprocess
 import tempfile
 from pathlib import Path
@@ -71,6 +73,19 @@ class PostgresServer:
         if self.databases:
             self.sql([f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)' for name in self.databases])
             self.databases.clear()
+
+    def crash(self) -> None:
+        """Kills a process of the server, which then closes all connections, recovers and accepts new ones.
+
+        It recovers what `synchronous_commit` has written: set that for the database before.
+        """
+        os.kill(
+            int(self.sql("SELECT pid FROM pg_stat_activity WHERE backend_type = 'background writer'")), signal.SIGKILL
+        )
+        for _ in itertools.repeat(None):
+            with contextlib.suppress(RuntimeError):
+                self.sql("SELECT 1")
+                return
 
     def create_role(self, database: str, *, read_only: bool = False) -> tuple[str, str]:
         """Creates a role that may use one database's `public` schema; returns its name and password."""

@@ -98,7 +98,7 @@ def named_columns(columns: Iterable[str]) -> Iterator[None]:
     """Translates the errors of narwhals and Spark for values and conditions of an update or a merge."""
     try:
         yield
-    except LakeconfError:
+    except (LakeconfError, duckdb.OperationalError):  # such as a lost server: the expression is not to blame
         raise
     except _all_errors() as error:
         message, hint = problem(error, columns, "use other operations, or write the change as SQL: lake.execute(…)")
