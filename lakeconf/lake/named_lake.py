@@ -114,6 +114,12 @@ class NamedLake:
         """Where a statement writes: based on the snapshot that its query has read, or on the latest."""
         return Scope(self._session.fork(self._version(values)))
 
+    def _read_scope(self, values: Values) -> Scope:
+        """The same for a statement whose query may have read the rows that it replaces."""
+        scope = self._scope(values)
+        scope.add_read(None)
+        return scope
+
     def append(self, values: Values, frame: Any) -> Values:
         """INSERT INTO."""
         named_writes.append(self._scope(values), values, frame)
@@ -121,12 +127,12 @@ class NamedLake:
 
     def overwrite(self, values: Values, frame: Any) -> Values:
         """INSERT OVERWRITE."""
-        named_writes.overwrite(self._scope(values), values, frame)
+        named_writes.overwrite(self._read_scope(values), values, frame)
         return {}
 
     def overwrite_partitions(self, values: Values, frame: Any) -> Values:
         """INSERT OVERWRITE with dynamic partitions."""
-        named_writes.overwrite_partitions(self._scope(values), values, frame)
+        named_writes.overwrite_partitions(self._read_scope(values), values, frame)
         return {}
 
     def delete(self, values: Values, _: Any) -> Values:
@@ -142,11 +148,11 @@ class NamedLake:
         """Checks a CREATE TABLE before its query runs."""
         self._session.check_writable()
         named_writes.definition_of(values, self._engine)
-        return {}
+        return {"version": self._version({})}
 
     def create(self, values: Values, frame: Any) -> Values:
         """CREATE TABLE and REPLACE TABLE."""
-        named_writes.create(self._scope({}), values, frame, self._engine)
+        named_writes.create(self._scope(values), values, frame, self._engine)
         return {}
 
     def alter(self, values: Values, _: Any) -> Values:

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pytest
-from local_stores import rows, store_of
+from local_stores import config_of, rows, store_of
 from pyspark.errors import AnalysisException
+
+import lakeconf
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -222,3 +224,29 @@ def test_a_statement_conflicts_with_a_commit_after_its_query_was_analyzed(sql: S
     assert rows(lake, "FROM t") == [(7,)]
     sql.sql("UPDATE t SET id = id + 1")
     assert rows(lake, "FROM t") == [(8,)]
+
+
+def test_an_overwrite_does_not_lose_rows_that_others_add_while_it_runs(
+    sql: SparkSession, lake: Lake, tmp_path: Path
+) -> None:
+    sql.sql(f"CREATE TABLE t ({COLUMNS})")
+    sql.sql("INSERT INTO t VALUES (1, 'a', NULL, 1)")
+    config = config_of(tmp_path)
+
+    def late(text: str) -> str:
+        """Another writer adds a row while the query runs."""
+        with lakeconf.init(config).get_store("dev").open() as other:
+            other.execute("INSERT INTO t (id) VALUES (99)")
+        return text
+
+    sql.udf.register("late", late)
+    for statement in (
+        "INSERT OVERWRITE t SELECT id, late(name), day, amt FROM t WHERE id = 1",
+        "INSERT INTO t REPLACE WHERE id = 1 SELECT id, late(name), day, amt FROM t WHERE id = 1",
+        "CREATE OR REPLACE TABLE t AS SELECT id, late(name) AS name, day, amt FROM t WHERE id = 1",
+    ):
+        before = len(rows(lake, "SELECT id FROM t"))
+        with pytest.raises(AnalysisException, match="CommitConflictError"):
+            sql.sql(statement)
+        lake.refresh()
+        assert len(rows(lake, "SELECT id FROM t")) == before + 1, statement

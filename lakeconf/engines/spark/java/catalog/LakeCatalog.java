@@ -146,7 +146,8 @@ public class LakeCatalog implements StagingTableCatalog, SupportsNamespaces {
         }
         values.put("partitions", keys);
         values.put("properties", new HashMap(properties));
-        ask("check_definition", values);
+        // A query that runs before the table is replaced may read it.
+        values.put("version", ask("check_definition", values).get("version"));
         HashMap facts = new HashMap();
         facts.put("table", ident.name());
         facts.put("version", Long.valueOf(-1));
