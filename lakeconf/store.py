@@ -188,11 +188,11 @@ class Store:
             ConnectionFailed: The catalog cannot be reached.
             SparkError: It is a session of Spark Connect, or has another catalog with the name of the alias.
         """
-        from lakeconf.lake.lake import Lake
-
         check_flags(use=use)
         if hasattr(connection, "createDataFrame"):
-            Lake.attach(self, connection, use=use)
+            from lakeconf.lake.named_lake import attach_to_spark
+
+            attach_to_spark(self, connection, use=use)
         else:
             attach_to(self, Connection(native_connection(connection), self.secrets), without=() if use else Use)
 

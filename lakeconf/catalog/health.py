@@ -10,7 +10,7 @@ from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
 from lakeconf.catalog.tables import find_table, split_name
 from lakeconf.ducklake import inlined_deletes_table
 from lakeconf.errors import CatalogError, UnsupportedError
-from lakeconf.sql import exact_paths, identifier, literal, qualified
+from lakeconf.sql import files_sql, identifier, literal, qualified
 
 _TABLES = """
     SELECT t.table_id, s.schema_name, t.table_name
@@ -262,7 +262,8 @@ def check_overlaps(reader: CatalogReader, tables: Mapping[int, str], snapshot_id
                 if deletes is None or deletes.encryption_key is not None or deletes.format != "parquet":
                     continue
                 positions = ", ".join(map(str, file.inlined_deletes))
-                rows = f"SELECT 1 FROM read_parquet({exact_paths([deletes.path])}) WHERE pos IN ({positions}) LIMIT 1"  # noqa: S608
+                deleted = files_sql("read_parquet", [deletes.path])
+                rows = f"SELECT 1 FROM {deleted} WHERE pos IN ({positions}) LIMIT 1"  # noqa: S608
                 if reader.connection.rows(rows):
                     raise CatalogError(
                         f"two writers deleted the same rows of {name} at the same time: deleted rows are visible "

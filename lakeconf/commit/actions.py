@@ -13,7 +13,7 @@ from lakeconf.commit.evolved_columns import EvolvedColumns
 from lakeconf.commit.journal import TABLE, CommitKey
 from lakeconf.commit.moved_values import MovedRows, RequiredValues
 from lakeconf.engines.engine import Engine, Staged
-from lakeconf.errors import CommitConflictError, LakeconfError, UnsupportedError
+from lakeconf.errors import CommitConflictError
 from lakeconf.sql import exact_paths, identifier, literal, qualified
 
 if TYPE_CHECKING:
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from lakeconf.catalog.reader import CatalogReader
     from lakeconf.commit.staged_tables import StagedTables
     from lakeconf.connection.connection import Connection
-
-# A part of DuckLake's error.
-_ALTERED_WITH_ROWS = "ALTER on a table with transaction-local inlined data is not supported"
 
 
 @dataclass(frozen=True)
@@ -242,17 +239,8 @@ class DefineTable(Action):
 
     def run(self, writer: Connection, reader: CatalogReader, begun: int) -> int:
         del reader, begun
-        try:
-            for statement in self.sql:
-                writer.execute(statement)
-        except LakeconfError as error:
-            if _ALTERED_WITH_ROWS not in error.message:
-                raise
-            raise UnsupportedError(
-                f"DuckLake cannot change a nested field of {self.table} in a transaction that has written rows of the "
-                "table to the catalog before: nothing was written",
-                hint="commit the rows first, or change the field first",
-            ) from error
+        for statement in self.sql:
+            writer.execute(statement)
         return 0
 
 

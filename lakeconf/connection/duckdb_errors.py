@@ -24,6 +24,7 @@ from lakeconf.errors import (
     SnapshotNotFoundError,
     StorageError,
     UnknownNameError,
+    UnsupportedError,
 )
 from lakeconf.secret import Secret, scrub
 
@@ -84,6 +85,11 @@ _BY_MESSAGE: tuple[tuple[str, type[LakeconfError], str | None], ...] = (
         ConnectionFailed,
         "run INSTALL for this extension in DuckDB where its extension server can be reached; for extensions that a "
         "store needs, pip install 'lakeconf[bundled]' is enough",
+    ),
+    (
+        r"ALTER on a table with transaction-local inlined data is not supported",
+        UnsupportedError,
+        "change the nested field first, or commit the rows first: the transaction has written them to the catalog",
     ),
     # Patterns for errors that name a file come before patterns for whole sentences, because a file can have any name.
     (

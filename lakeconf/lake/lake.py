@@ -25,7 +25,6 @@ from lakeconf.engines.frames import lazy_rows
 from lakeconf.engines.schema_check import as_list_types, check_distinct
 from lakeconf.errors import LakeconfError, QueryError, StorageError, TableNotFoundError, UnsupportedError, listed
 from lakeconf.lake.maintenance import Maintenance
-from lakeconf.lake.named_lake import attach_to_spark
 from lakeconf.lake.opening import open_session
 from lakeconf.lake.restore import RestorePlan, Restores
 from lakeconf.lake.run_journal import RunJournal
@@ -59,11 +58,6 @@ class Lake:
     def open(cls, store: Store, engine: Any = None) -> Lake:
         """Opens a store; see `Store.open`."""
         return cls(Scope(open_session(store, engine)))
-
-    @staticmethod
-    def attach(store: Store, spark: Any, *, use: bool) -> None:
-        """Makes a store a catalog of a Spark session; see `Store.attach`."""
-        attach_to_spark(store, spark, use=use)
 
     def __enter__(self) -> Lake:
         return self
