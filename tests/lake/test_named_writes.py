@@ -250,3 +250,20 @@ def test_an_overwrite_does_not_lose_rows_that_others_add_while_it_runs(
             sql.sql(statement)
         lake.refresh()
         assert len(rows(lake, "SELECT id FROM t")) == before + 1, statement
+
+
+def test_a_cached_table_is_read_again_after_a_statement_that_changes_it(sql: SparkSession, lake: Lake) -> None:
+    lake.create_table("t", {"id": "BIGINT", "n": "BIGINT"}, partitioned_by=["id"])
+    lake.execute("INSERT INTO t VALUES (1, 1), (2, 2), (3, 3)")
+    sql.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    for statement, left in (
+        ("DELETE FROM t WHERE id = 1", [2, 3]),
+        ("DELETE FROM t WHERE id % 2 = 0", [3]),
+        ("INSERT OVERWRITE t VALUES (3, 4)", [4]),
+        ("INSERT INTO t VALUES (5, 5)", [4, 5]),
+        ("TRUNCATE TABLE t", []),
+    ):
+        sql.sql("CACHE TABLE t")
+        sql.sql(statement)
+        assert sorted(n for (n,) in sql.sql("SELECT n FROM t").collect()) == left, statement
+        sql.sql("UNCACHE TABLE IF EXISTS t")

@@ -37,6 +37,7 @@ import org.apache.spark.sql.classic.Dataset$;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.columnar.InMemoryRelation;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Strategy$;
@@ -55,15 +56,33 @@ abstract class LakeChanges extends V2CommandExec {
     // The columns that identify a row, before those of the table.
     static final String[] PLACES = {"__lakeconf_row_id", "__lakeconf_file_id", "__lakeconf_file_row_number"};
     final SparkSession spark;
+    private final DataSourceV2Relation target;
 
-    LakeChanges(SparkSession spark) { this.spark = spark; }
+    LakeChanges(SparkSession spark, DataSourceV2Relation target) {
+        this.spark = spark;
+        this.target = target;
+    }
+
+    // Lets Spark read a cached table again, as it does after its own writes.
+    Seq refreshed() {
+        StringBuilder name = new StringBuilder(quoted(((CatalogPlugin) target.catalog().get()).name()));
+        Identifier ident = (Identifier) target.identifier().get();
+        for (int at = 0; at < ident.namespace().length; at++) name.append('.').append(quoted(ident.namespace()[at]));
+        spark.sql("REFRESH TABLE " + name + '.' + quoted(ident.name()));
+        return LakeReads.seq(new Object[0]);
+    }
+
+    private static String quoted(String name) { return '`' + name.replace("`", "``") + '`'; }
 
     // What carries out a statement; null for another plan.
     static SparkPlan command(LogicalPlan plan, SparkSession spark) {
         if (plan instanceof OverwritePartitionsDynamic) {
             OverwritePartitionsDynamic overwrite = (OverwritePartitionsDynamic) plan;
             boolean ours = !overwrite.write().isEmpty() && overwrite.write().get() instanceof LakeWrite;
-            return ours ? new Overwriting(spark, (LakeWrite) overwrite.write().get(), overwrite.query()) : null;
+            if (!ours) return null;
+            // The compiler cannot call `table`, which has two return types.
+            return new Overwriting(spark, relation((LogicalPlan) overwrite.productElement(0)),
+                (LakeWrite) overwrite.write().get(), overwrite.query());
         }
         LogicalPlan table = null;
         if (plan instanceof DeleteFromTable) table = ((DeleteFromTable) plan).table();
@@ -71,12 +90,13 @@ abstract class LakeChanges extends V2CommandExec {
         if (plan instanceof MergeIntoTable) table = ((MergeIntoTable) plan).targetTable();
         DataSourceV2Relation relation = relation(table);
         if (relation == null || !(relation.table() instanceof LakeTable)) return null;
-        return new Changing(spark, plan, (LakeTable) relation.table(), table.output());
+        return new Changing(spark, relation, plan, (LakeTable) relation.table(), table.output());
     }
 
     private static DataSourceV2Relation relation(LogicalPlan plan) {
         if (plan instanceof DataSourceV2ScanRelation) return ((DataSourceV2ScanRelation) plan).relation();
         if (plan instanceof DataSourceV2Relation) return (DataSourceV2Relation) plan;
+        if (plan instanceof InMemoryRelation) return relation(((InMemoryRelation) plan).cacheBuilder().logicalPlan());
         return plan == null || plan.children().size() != 1 ? null : relation((LogicalPlan) plan.children().apply(0));
     }
 
@@ -93,15 +113,15 @@ abstract class LakeChanges extends V2CommandExec {
         private final LakeWrite write;
         private final LogicalPlan query;
 
-        Overwriting(SparkSession spark, LakeWrite write, LogicalPlan query) {
-            super(spark);
+        Overwriting(SparkSession spark, DataSourceV2Relation target, LakeWrite write, LogicalPlan query) {
+            super(spark, target);
             this.write = write;
             this.query = query;
         }
 
         public Seq run() {
             write.insert(Dataset$.MODULE$.ofRows(spark, query), true);
-            return LakeReads.seq(new Object[0]);
+            return refreshed();
         }
     }
 
@@ -112,8 +132,8 @@ abstract class LakeChanges extends V2CommandExec {
         // The columns of `PLACES`, once the rows of the table have been read.
         private final Attribute[] places = new Attribute[PLACES.length];
 
-        Changing(SparkSession spark, LogicalPlan statement, LakeTable table, Seq columns) {
-            super(spark);
+        Changing(SparkSession spark, DataSourceV2Relation target, LogicalPlan statement, LakeTable table, Seq columns) {
+            super(spark, target);
             this.statement = statement;
             this.table = table;
             this.columns = columns;
@@ -127,7 +147,7 @@ abstract class LakeChanges extends V2CommandExec {
                 List where = described(condition);
                 values.put("where", where);
                 if (where != null && Boolean.TRUE.equals(table.ask("delete", values, null).get("done"))) {
-                    return LakeReads.seq(new Object[0]);
+                    return refreshed();
                 }
                 changes = deleted(condition);
             } else if (statement instanceof UpdateTable) {
@@ -137,7 +157,7 @@ abstract class LakeChanges extends V2CommandExec {
                 changes = merged((MergeIntoTable) statement);
             }
             table.ask("change", values, Dataset$.MODULE$.ofRows(spark, changes));
-            return LakeReads.seq(new Object[0]);
+            return refreshed();
         }
 
         // All parts of a condition as predicates, or null.
