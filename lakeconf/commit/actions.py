@@ -13,7 +13,7 @@ from lakeconf.commit.evolved_columns import EvolvedColumns
 from lakeconf.commit.journal import TABLE, CommitKey
 from lakeconf.commit.moved_values import MovedRows, RequiredValues
 from lakeconf.engines.engine import Engine, Staged
-from lakeconf.errors import CommitConflictError
+from lakeconf.errors import CommitConflictError, UnsupportedError
 from lakeconf.sql import exact_paths, identifier, literal, qualified
 
 if TYPE_CHECKING:
@@ -239,8 +239,11 @@ class DefineTable(Action):
 
     def run(self, writer: Connection, reader: CatalogReader, begun: int) -> int:
         del reader, begun
-        for statement in self.sql:
-            writer.execute(statement)
+        try:
+            for statement in self.sql:
+                writer.execute(statement)
+        except UnsupportedError as error:
+            raise UnsupportedError(f"{self.table} cannot be changed: {error.message}", hint=error.hint) from error
         return 0
 
 
