@@ -254,9 +254,11 @@ def check_overlaps(reader: CatalogReader, tables: Mapping[int, str], snapshot_id
         for table_id, name in tables.items():
             if not transaction.has_table(inlined_deletes_table(table_id)):
                 continue
-            table = find_table(transaction, name, snapshot_id)
             query = _IN_BOTH.format(deletes=identifier(inlined_deletes_table(table_id)))
             ids = [file_id for (file_id,) in transaction.rows(query, [table_id])]
+            if not ids:
+                continue
+            table = find_table(transaction, name, snapshot_id)
             for file in load_data_files(transaction, table, snapshot_id, ids):
                 deletes = file.delete_file
                 if deletes is None or deletes.encryption_key is not None or deletes.format != "parquet":

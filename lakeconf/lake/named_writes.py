@@ -11,14 +11,15 @@ from lakeconf.catalog.pruning.pushed import exact_predicate
 from lakeconf.catalog.table_options import table_options
 from lakeconf.catalog.tables import TableInfo, joined_name, load_table
 from lakeconf.errors import SchemaError, TableNotFoundError, UnsupportedError
-from lakeconf.lake.table import Table
 from lakeconf.sql import identifier
 from lakeconf.write.context import Operation, write
 from lakeconf.write.ddl import Definition
 from lakeconf.write.operations import define
 from lakeconf.write.operations.append import AppendRows
 from lakeconf.write.operations.computed_changes import ChangeRows
+from lakeconf.write.operations.delete import DeleteRows
 from lakeconf.write.operations.evolve import Evolution
+from lakeconf.write.operations.overwrite import OverwritePartitions, OverwriteRows
 
 if TYPE_CHECKING:
     from lakeconf.commit.scope import Scope
@@ -41,7 +42,7 @@ _PROVIDERS = ("lakeconf", "ducklake", "parquet")
 def append(scope: Scope, values: Values, frame: Any) -> None:
     """INSERT INTO."""
     _refuse_defaults(scope, values["table"])
-    Table(scope, values["table"]).append(frame)
+    write(scope, values["table"], AppendRows(frame))
 
 
 def overwrite(scope: Scope, values: Values, frame: Any) -> None:
@@ -55,13 +56,13 @@ def overwrite(scope: Scope, values: Values, frame: Any) -> None:
             "lakeconf cannot overwrite by this condition",
             hint="compare columns with constants, or use Table.overwrite(frame, where=…)",
         )
-    Table(scope, values["table"]).overwrite(frame, where)  # type: ignore[arg-type]  # a predicate is a condition
+    write(scope, values["table"], OverwriteRows(frame, where))
 
 
 def overwrite_partitions(scope: Scope, values: Values, frame: Any) -> None:
     """INSERT OVERWRITE of the partitions of a frame."""
     _refuse_defaults(scope, values["table"])
-    Table(scope, values["table"]).overwrite_partitions(frame)
+    write(scope, values["table"], OverwritePartitions(frame))
 
 
 def delete(scope: Scope, values: Values) -> bool:
@@ -70,7 +71,7 @@ def delete(scope: Scope, values: Values) -> bool:
     where = exact_predicate(values["where"], info.columns) if values["where"] else _all_rows(info)
     if where is None:
         return False
-    Table(scope, values["table"]).delete(where)  # type: ignore[arg-type]  # a predicate is a condition
+    write(scope, values["table"], DeleteRows(where))
     return True
 
 
@@ -147,7 +148,7 @@ def create(scope: Scope, values: Values, frame: Any, engine: NamedReads) -> None
             write(transaction, name, define.DropTable())
         write(transaction, name, define.CreateTable(definition))
         if frame is not None:
-            write(transaction, name, AppendRows(frame, evolve=False))
+            write(transaction, name, AppendRows(frame))
 
 
 def alter(scope: Scope, values: Values, engine: NamedReads) -> None:

@@ -38,8 +38,8 @@ class Operation(Protocol):
         ...
 
 
-class ChangesRows:
-    """Marks an operation that depends on the rows of its table, which should be the latest."""
+class StartsFromLatest:
+    """Marks an operation that needs rows of its table: the latest, unless it may depend on an earlier read of them."""
 
 
 def write(
@@ -61,7 +61,7 @@ def write(
             if not scope.is_pinned:
                 scope.session.advance(committed)  # reads after this call see the earlier write
             return committed
-    with scope.joined(message, reads=table if isinstance(operation, ChangesRows) else None) as transaction:
+    with scope.joined(message, reads=table if isinstance(operation, StartsFromLatest) else None) as transaction:
         transaction.contents.check_new_key(key)
         context = WriteContext(transaction.session, transaction, table, engine, key)
         # DuckDB reads the catalog whenever narwhals builds a relation.

@@ -35,24 +35,24 @@ def has_other_rows(
     transaction: MetadataTransaction, table_id: int, partition_id: int, first: int, last: int | None = None
 ) -> bool:
     """True if a table has rows that were not written for this partitioning, at a snapshot or at some up to `last`."""
-    given = [first, first if last is None else last, table_id, partition_id]
-    if transaction.own_rows(_FILES, "found BIGINT", given):
+    parameters = [first, first if last is None else last, table_id, partition_id]
+    if transaction.own_rows(_FILES, "found BIGINT", parameters):
         return True
-    return _has_inlined(transaction, table_id, f"begin_snapshot < {_BEGIN} AND {_VISIBLE}", given)
+    return _has_inlined(transaction, table_id, f"begin_snapshot < {_BEGIN} AND {_VISIBLE}", parameters)
 
 
 def has_older_rows(transaction: MetadataTransaction, table_id: int, since: int, snapshot_id: int) -> bool:
-    """True if a table has rows at a snapshot that are older than another one."""
-    older, given = f"begin_snapshot < $2 AND {visible_at()}", [snapshot_id, since]
+    """True if a table has rows at a snapshot that began before the snapshot `since`."""
+    older, parameters = f"begin_snapshot < $2 AND {visible_at()}", [snapshot_id, since]
     files = f"SELECT 1 FROM ducklake_data_file WHERE table_id = $3 AND {older} LIMIT 1"  # noqa: S608
-    if transaction.rows(files, [*given, table_id]):
+    if transaction.rows(files, [*parameters, table_id]):
         return True
-    return _has_inlined(transaction, table_id, older, given)
+    return _has_inlined(transaction, table_id, older, parameters)
 
 
-def _has_inlined(transaction: MetadataTransaction, table_id: int, condition: str, given: Sequence[int]) -> bool:
+def _has_inlined(transaction: MetadataTransaction, table_id: int, condition: str, parameters: Sequence[int]) -> bool:
     """True if the catalog itself has rows of a table with a condition."""
     return any(
-        transaction.rows(f"SELECT 1 FROM {identifier(name)} WHERE {condition} LIMIT 1", given)  # noqa: S608
+        transaction.rows(f"SELECT 1 FROM {identifier(name)} WHERE {condition} LIMIT 1", parameters)  # noqa: S608
         for (name,) in transaction.own_rows(_INLINED, "table_name VARCHAR", [table_id])
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -32,24 +32,29 @@ _COMPARABLE: Mapping[str, tuple[str, ...]] = {
 
 def pushed_predicate(conditions: Sequence[Described], columns: Sequence[Column]) -> Predicate | None:
     """The conditions that planning understands, as one; None if it understands none."""
-    by_name = {column.name: column for column in columns}
-    understood = []
-    for condition in conditions:
-        try:
-            understood.append(_predicate(condition, by_name))
-        except (PredicateError, OverflowError, KeyError):
-            continue  # it is only used to skip files
-    return And(tuple(understood)) if len(understood) > 1 else (understood[0] if understood else None)
+    understood = [predicate for predicate in _predicates(conditions, columns) if predicate is not None]
+    return _all_of(understood) if understood else None
 
 
 def exact_predicate(conditions: Sequence[Described], columns: Sequence[Column]) -> Predicate | None:
     """All the conditions as one; None if planning does not understand one of them."""
+    predicates = list(_predicates(conditions, columns))
+    understood = [predicate for predicate in predicates if predicate is not None]
+    return _all_of(understood) if len(understood) == len(predicates) else None
+
+
+def _predicates(conditions: Sequence[Described], columns: Sequence[Column]) -> Iterator[Predicate | None]:
+    """Each condition as a predicate; None for those that planning does not understand."""
     by_name = {column.name: column for column in columns}
-    try:
-        understood = tuple(_predicate(condition, by_name) for condition in conditions)
-    except (PredicateError, OverflowError, KeyError):
-        return None
-    return understood[0] if len(understood) == 1 else And(understood)
+    for condition in conditions:
+        try:
+            yield _predicate(condition, by_name)
+        except (PredicateError, OverflowError, KeyError):
+            yield None
+
+
+def _all_of(predicates: Sequence[Predicate]) -> Predicate:
+    return predicates[0] if len(predicates) == 1 else And(tuple(predicates))
 
 
 def _predicate(node: Described, columns: Mapping[str, Column]) -> Predicate:

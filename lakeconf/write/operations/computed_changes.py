@@ -17,7 +17,10 @@ from lakeconf.write.operations.merge.row_actions import merge_actions
 
 @dataclass(frozen=True)
 class ChangeRows:
-    """Changes rows of a table: those of a frame have an action, the place of a row, and its new values."""
+    """Changes rows of a table: those of a frame have an action, the place of a row, and its new values.
+
+    It reads the snapshot that the query of the frame has read, and not the latest.
+    """
 
     frame: Any
 

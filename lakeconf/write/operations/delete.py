@@ -22,17 +22,17 @@ from lakeconf.errors import (
 )
 from lakeconf.logs import event_logger
 from lakeconf.write.changed_rows import SparkSearch
-from lakeconf.write.context import ChangesRows, WriteContext
+from lakeconf.write.context import StartsFromLatest, WriteContext
 from lakeconf.write.strategy import Strategy
 
 _log = event_logger("stage")
 
 
 @dataclass(frozen=True)
-class DeleteRows(ChangesRows):
+class DeleteRows(StartsFromLatest):
     """Deletes the rows that satisfy a condition; see `Table.delete`."""
 
-    where: Where
+    where: Where | Predicate
 
     def plan(self, context: WriteContext) -> Sequence[Action]:
         """Finds the rows, or leaves this to a statement at the commit."""

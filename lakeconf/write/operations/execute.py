@@ -21,14 +21,14 @@ from lakeconf.engines.lossless import is_stored_inexactly
 from lakeconf.engines.schema_check import check_writable
 from lakeconf.errors import QueryError, TableNotFoundError, UnsupportedError
 from lakeconf.sql import folded, identifier
-from lakeconf.write.context import ChangesRows, WriteContext
+from lakeconf.write.context import StartsFromLatest, WriteContext
 from lakeconf.write.user_statement import UserStatement
 
 _OTHER_NAME = "give the frame another name"
 
 
 @dataclass(frozen=True)
-class Execute(ChangesRows):
+class Execute(StartsFromLatest):
     """Runs an INSERT, UPDATE or DELETE; see `Lake.execute`."""
 
     statement: UserStatement

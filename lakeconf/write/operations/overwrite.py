@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lakeconf.catalog.pruning.predicates import to_duckdb_sql
+from lakeconf.catalog.pruning.predicates import Predicate, to_duckdb_sql
 from lakeconf.catalog.pruning.where import Where, predicate_of
 from lakeconf.commit.actions import Action, AddFiles, Target
 from lakeconf.engines.engine import SparkOperations, Staged
 from lakeconf.errors import PredicateError, SchemaError
-from lakeconf.write.context import ChangesRows, WriteContext
+from lakeconf.write.context import StartsFromLatest, WriteContext
 from lakeconf.write.operations.delete import Deletion, delete_rows
 from lakeconf.write.operations.evolve import evolved_for
 from lakeconf.write.partitions import check_recurring, partition_keys, partitions_predicate
 
 
 @dataclass(frozen=True)
-class OverwriteRows(ChangesRows):
+class OverwriteRows(StartsFromLatest):
     """Replaces rows with those of a frame; see `Table.overwrite`."""
 
     frame: object
-    where: Where | None = None
+    where: Where | Predicate | None = None
     evolve: bool = False
 
     def plan(self, context: WriteContext) -> Sequence[Action]:
@@ -40,7 +40,7 @@ class OverwriteRows(ChangesRows):
 
 
 @dataclass(frozen=True)
-class OverwritePartitions(ChangesRows):
+class OverwritePartitions(StartsFromLatest):
     """Replaces the partitions for which a frame has rows; see `Table.overwrite_partitions`."""
 
     frame: object

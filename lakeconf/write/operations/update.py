@@ -33,7 +33,7 @@ from lakeconf.write.changed_rows import (
     update_statement,
 )
 from lakeconf.write.constants import constant
-from lakeconf.write.context import ChangesRows, WriteContext, quoted_name
+from lakeconf.write.context import StartsFromLatest, WriteContext, quoted_name
 from lakeconf.write.operations.merge.row_actions import merge_actions
 from lakeconf.write.strategy import Strategy
 
@@ -43,7 +43,7 @@ _CONSTANT = "__lakeconf_constant_"
 
 
 @dataclass(frozen=True)
-class UpdateRows(ChangesRows):
+class UpdateRows(StartsFromLatest):
     """Sets columns in the rows that satisfy a condition; see `Table.update`."""
 
     values: Mapping[str, object]

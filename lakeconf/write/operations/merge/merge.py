@@ -12,7 +12,7 @@ from lakeconf.engines.engine import StagingRequest
 from lakeconf.engines.schema_check import selected
 from lakeconf.sql import identifier
 from lakeconf.write.changed_rows import readable_table
-from lakeconf.write.context import ChangesRows, WriteContext
+from lakeconf.write.context import StartsFromLatest, WriteContext
 from lakeconf.write.operations.evolve import evolved_for
 from lakeconf.write.operations.merge.clauses import Clauses
 from lakeconf.write.operations.merge.join import checked_columns, join_source, staged_join
@@ -20,7 +20,7 @@ from lakeconf.write.operations.merge.row_actions import merge_actions
 
 
 @dataclass(frozen=True)
-class MergeRows(ChangesRows):
+class MergeRows(StartsFromLatest):
     """Updates, deletes and inserts rows by comparing the table with a frame; see `Table.merge`."""
 
     frame: object
