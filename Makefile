@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export UV_HTTP_TIMEOUT ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-rest test-changed prove test-latest test-upstream test-spark test-oldest test-python check bench mutate docs lock clean
+.PHONY: help setup demo test test-all test-rest test-changed prove test-latest test-upstream test-spark test-oldest test-lowest test-python check dist bench mutate docs lock clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -94,8 +94,15 @@ test-spark: setup ## Run the Spark tests with an older Spark, as in `make test-s
 test-oldest: ## Run some Spark tests with the oldest supported Spark
 	@$(MAKE) test-spark MATRIX= SPARK_TESTS="$(OLDEST_TESTS)"
 
-test-python: setup ## Run the quick tests with each Python of 3.11 to 3.13 that is installed
-	@for version in 3.11 3.12 3.13; do \
+test-lowest: setup ## Run the quick tests with the lowest version of each dependency
+	@$(PYTHON) -m venv --clear .venv-lowest
+	@$(BIN)/python tests/support/lowest_versions.py > .venv-lowest/versions
+	@$(BIN)/uv pip install --python .venv-lowest/bin/python --override .venv-lowest/versions \
+		--editable '.[spark,connect,arrow,polars,dotenv,openlineage,report,bundled,dev]'
+	@.venv-lowest/bin/python -m pytest -n 2 --dist worksteal --tier quick -W ignore::DeprecationWarning --ignore tests/integrations
+
+test-python: setup ## Run the quick tests with each Python of 3.11 to 3.14 that is installed
+	@for version in 3.11 3.12 3.13 3.14; do \
 		command -v python$$version >/dev/null || { echo "python$$version is not installed: not tested"; continue; }; \
 		python$$version -m venv --clear .venv-python && \
 		$(BIN)/uv pip install --quiet --python .venv-python/bin/python --requirements requirements.lock && \
@@ -103,11 +110,13 @@ test-python: setup ## Run the quick tests with each Python of 3.11 to 3.13 that 
 		.venv-python/bin/python -m pytest -n 2 --dist worksteal --tier quick || exit 1; \
 	done
 
-check: setup ## Check formatting, lint, types and the links of the documentation
+check: setup ## Check formatting, lint, types, workflows and the links of the documentation
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/mypy --allow-untyped-defs --allow-incomplete-defs --allow-untyped-calls --allow-untyped-decorators tests
+	@$(BIN)/actionlint
+	@$(BIN)/zizmor --offline --persona pedantic --quiet --no-progress .github action.yml
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir build/checked-site
 
 bench: setup ## Run all benchmarks: ratios against other tools on the same data
@@ -120,6 +129,15 @@ mutate: setup ## Mutation testing of the core: list the changes of the code that
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python mutmut==3.8.1
 	@$(BIN)/mutmut run $(foreach name,$(MUTANTS),"$(name)")
 	@$(BIN)/mutmut results
+
+# `uv build` takes its build tools from the file that pins those of the action.
+dist: setup ## Build and check the files of a release below dist; TAG=v0.1.0 must be the version
+	@test "$(TAG)" = "" -o "$(TAG)" = "v$$($(BIN)/python -c 'import lakeconf; print(lakeconf.__version__)')" \
+		|| { echo "lakeconf/__init__.py has another version than the tag $(TAG)"; exit 1; }
+	@rm -rf dist
+	@$(BIN)/uv build --quiet --build-constraints action-requirements.txt --require-hashes
+	@$(BIN)/twine check --strict dist/*
+	@$(BIN)/check-wheel-contents dist
 
 docs: setup ## Build the site of the documentation below build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -128,8 +129,14 @@ assert run(["report"]) == 0
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with the built wheel and source distribution."""
     folder = tmp_path_factory.mktemp("dist")
-    uv("build", "--quiet", "--out-dir", str(folder))
+    build(REPOSITORY, folder)
     return folder
+
+
+def build(checkout: Path, folder: Path) -> None:
+    """Builds as `make dist` does."""
+    pinned = ["--build-constraints", str(REPOSITORY / "action-requirements.txt"), "--require-hashes"]
+    uv("build", "--quiet", *pinned, "--out-dir", str(folder), cwd=checkout)
 
 
 @pytest.fixture
@@ -236,10 +243,26 @@ def test_packages_contain_the_modules_and_nothing_else(dist: Path) -> None:
     assert sources == modules | {"CHANGELOG.md", "LICENSE", "README.md", "pyproject.toml", ".gitignore", "PKG-INFO"}
 
 
-def test_built_package_passes_twine_check(dist: Path) -> None:
-    command = [sys.executable, "-m", "twine", "check", "--strict", *map(str, dist.glob("lakeconf-*"))]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
+@pytest.mark.parametrize("checker", [["twine", "check", "--strict"], ["check_wheel_contents"]], ids=["twine", "wheel"])
+def test_built_package_passes_the_checks_of_a_release(checker: list[str], dist: Path) -> None:
+    command = [sys.executable, "-m", *checker, *map(str, dist.glob("*.whl" if len(checker) == 1 else "lakeconf-*"))]
+    result = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.slow
+def test_another_checkout_builds_the_same_bytes(dist: Path, tmp_path: Path) -> None:
+    git = shutil.which("git") or "git"
+    changed = subprocess.run([git, "stash", "create"], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    commit = changed.stdout.strip() or "HEAD"
+    packed = subprocess.run([git, "archive", commit], cwd=REPOSITORY, capture_output=True, check=True)
+    checkout = tmp_path / "elsewhere"
+    with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as files:
+        files.extractall(checkout, filter="data")
+    build(checkout, tmp_path / "dist")
+    names = sorted(path.name for path in dist.glob("lakeconf-*"))
+    assert len(names) == 2
+    assert [(dist / name).read_bytes() == (tmp_path / "dist" / name).read_bytes() for name in names] == [True, True]
 
 
 def test_error_for_missing_pyarrow_names_the_extra(project: Path) -> None:

@@ -7,6 +7,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 import pyarrow as pa
 import pyspark
 import pytest
@@ -224,7 +225,7 @@ def test_unsigned_integers_of_arrow_are_widened_at_any_depth(spark: SparkSession
         pa.array([1], pa.duration("ns")),
         pa.array([2**50], pa.timestamp("s")),
         pa.nulls(1, pa.decimal256(50, 2)),
-        pa.array([0.5], pa.float16()),
+        pa.array([np.float16(0.5)], pa.float16()),
     ],
     ids=lambda column: str(column.type),
 )

@@ -1,0 +1,1 @@
+SELECT id, price FROM raw.orders WHERE price > 5
