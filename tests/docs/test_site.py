@@ -74,6 +74,22 @@ def test_pages_load_nothing_from_other_servers(site: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("theme", "scheme", "option"), [("light", "default", 1), ("dark", "slate", 0)])
+def test_pages_follow_the_theme_of_the_browser(
+    theme: str, scheme: str, option: int, site: Path, tmp_path: Path
+) -> None:
+    """The screenshots, of a wide and a narrow window, are for people: build/screenshots."""
+    shots = REPOSITORY / "build" / "screenshots"
+    shots.mkdir(parents=True, exist_ok=True)
+    for width in (1400, 390):
+        options = [f"--blink-settings=preferredColorScheme={option}", f"--window-size={width},1100"]
+        options.append(f"--screenshot={shots / f'{theme}-{width}.png'}")
+        page = opened((site / "index.html").as_uri(), tmp_path / "profile", *options)
+        assert f'data-md-color-scheme="{scheme}"' in page
+        assert (shots / f"{theme}-{width}.png").stat().st_size > 20_000
+
+
+@pytest.mark.slow
 def test_search_works_without_a_server(site: Path, tmp_path: Path) -> None:
     page = opened(f"{(site / 'backends' / 's3.html').as_uri()}?q=lookback", tmp_path / "profile")
     found = re.findall(r'href="([^"]*)" class="md-search-result__link"', page)
