@@ -50,6 +50,8 @@ _WORDS = {
     "inline_flush": "flush",
     "flushed_inlined": "flush",
 }
+# Changes that change no row and no column.
+COMPACTIONS = frozenset(kind for kind, word in _WORDS.items() if word in ("compact", "rewrite", "flush"))
 
 
 @dataclass(frozen=True)

@@ -26,11 +26,11 @@ GROUPS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "doctor": "lakeconf.cli.inspect_commands",
         },
         "Inspect": dict.fromkeys(
-            ("sql", "tables", "snapshots", "diff", "verify", "report"), "lakeconf.cli.inspect_commands"
+            ("sql", "tables", "snapshots", "history", "diff", "verify", "report"), "lakeconf.cli.inspect_commands"
         ),
         "Change": {
             "load": "lakeconf.cli.pipeline_commands",
-            **dict.fromkeys(("maintain", "restore", "copy"), "lakeconf.cli.change_commands"),
+            **dict.fromkeys(("maintain", "restore", "undo", "copy"), "lakeconf.cli.change_commands"),
         },
         "Pipelines": dict.fromkeys(("plan", "run", "test", "graph"), "lakeconf.cli.pipeline_commands"),
     }
@@ -41,12 +41,12 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
 # The words of other tools, and of earlier versions, for a command.
 SYNONYMS: Mapping[str, str] = MappingProxyType(
     {
-        **dict.fromkeys(("history", "log", "versions"), "snapshots"),
+        **dict.fromkeys(("log", "versions"), "snapshots"),
         **dict.fromkeys(("ls", "list", "files", "describe"), "tables"),
         **dict.fromkeys(("query", "select", "shell"), "sql"),
         **dict.fromkeys(("import", "ingest", "append"), "load"),
         **dict.fromkeys(("compact", "optimize", "vacuum", "expire", "cleanup"), "maintain"),
-        **dict.fromkeys(("rollback", "undo"), "restore"),
+        "rollback": "undo",
         **dict.fromkeys(("check", "debug", "repair"), "doctor"),
         "compare": "diff",
         "explain": "validate",

@@ -1,4 +1,4 @@
-"""Commands that change a lake: maintain, restore, copy."""
+"""Commands that change a lake: maintain, restore, undo, copy."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lakeconf.catalog.history import COMPACTIONS
 from lakeconf.cli.options import ChangeOptions, Days, change_options, store_option
 from lakeconf.cli.output import show, show_lines, show_table
 from lakeconf.config.config import init
@@ -18,6 +19,7 @@ from lakeconf.store import for_reading
 
 if TYPE_CHECKING:
     from lakeconf.inspection.table_copy import CopyStep
+    from lakeconf.lake.lake import Lake
     from lakeconf.lake.restore import RestorePlan
 
 _FORMATS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%d %H:%M:%S"]
@@ -99,15 +101,38 @@ def restore_command(
     chosen_store = init(source).get_store(store)
     # One lake for the plan and the restore: its conflict checks cover the time in between.
     with for_reading(chosen_store, read_only=change.dry_run).open() as lake:
-        plan = lake.plan_restore(table, version=version, timestamp=moment)
+        _restore(lake, lake.plan_restore(table, version=version, timestamp=moment), chosen_store.name, change)
+
+
+@click.command("undo", short_help="Undo the last change of a table.")
+@click.argument("table")
+@store_option
+@change_options
+def undo_command(table: str, store: str | None, source: str | None, change: ChangeOptions) -> None:
+    """Give TABLE the rows and columns that it had before its last change, as `lakeconf history` lists it.
+
+    This is `lakeconf restore` with the version before that change. To undo an undo, run it again.
+    """
+    chosen_store = init(source).get_store(store)
+    with for_reading(chosen_store, read_only=change.dry_run).open() as lake:
+        changes = [entry for entry in lake.table(table).history() if not COMPACTIONS.issuperset(entry.changes)]
+        last = changes[-1]
         if change.is_text:
-            _show(plan)
-        snapshot_id = change.carry_out(
-            f"Restore {plan.table} of {chosen_store.name} to version {plan.version}?",
-            lambda: lake.restore(table, version=plan.version),
-            lambda snapshot_id: dataclasses.asdict(plan) | {"snapshot_id": snapshot_id},
-            needed=plan.is_needed,
-        )
+            show(f"undo snapshot {last.snapshot_id} of {last.time:%Y-%m-%d %H:%M:%S} UTC: {', '.join(last.changes)}")
+        if "created_table" in last.changes:
+            raise click.ClickException(f"snapshot {last.snapshot_id} created the table, so there is no earlier state")
+        _restore(lake, lake.plan_restore(table, version=last.snapshot_id - 1), chosen_store.name, change)
+
+
+def _restore(lake: Lake, plan: RestorePlan, store: str, change: ChangeOptions) -> None:
+    if change.is_text:
+        _show(plan)
+    snapshot_id = change.carry_out(
+        f"Restore {plan.table} of {store} to version {plan.version}?",
+        lambda: lake.restore(plan.table, version=plan.version),
+        lambda snapshot_id: dataclasses.asdict(plan) | {"snapshot_id": snapshot_id},
+        needed=plan.is_needed,
+    )
     if snapshot_id is not None and change.is_text:
         show(f"restored {plan.table} in snapshot {snapshot_id}")
 

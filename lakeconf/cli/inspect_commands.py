@@ -1,4 +1,4 @@
-"""Commands that read a lake: doctor, sql, tables, snapshots, diff, verify, report."""
+"""Commands that read a lake: doctor, sql, tables, snapshots, history, diff, verify, report."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
@@ -40,6 +40,10 @@ from lakeconf.inspection.report import report
 from lakeconf.inspection.verify import verify
 from lakeconf.store import for_reading
 from lakeconf.wording import byte_size, counted
+
+if TYPE_CHECKING:
+    from lakeconf.catalog.snapshot import Snapshot
+    from lakeconf.lake.lake import Lake
 
 _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red"), "skipped": ("-", "bright_black")}
 _CELL = 60
@@ -261,9 +265,30 @@ def _partition(file: TableFile) -> str:
 def snapshots_command(store: str | None, limit: int, source: str | None, format_name: str) -> None:
     """List the newest snapshots of the lake, newest last: time, changes, author and message."""
     with init(source).get_store(store).open(read_only=True) as lake:
-        every = lake.snapshots()
-        newest = every[-limit:]
-        summaries = change_summaries(lake._session.reader, newest)  # noqa: SLF001 - the lake has no method for words
+        _show_snapshots(lake, lake.snapshots(), limit, format_name)
+
+
+@click.command("history", short_help="List who changed a table, when and how.")
+@click.argument("table")
+@store_option
+@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Number of changes to list.")
+@output_options("text", "json")
+def history_command(table: str, store: str | None, limit: int, source: str | None, format_name: str) -> None:
+    """List the snapshots that changed TABLE, newest first: time, changes, author and message.
+
+    `lakeconf undo TABLE` undoes the first of them.
+    """
+    with init(source).get_store(store).open(read_only=True) as lake:
+        changes = {change.snapshot_id for change in lake.table(table).history()}
+        snapshots = [snapshot for snapshot in lake.snapshots() if snapshot.snapshot_id in changes]
+        _show_snapshots(lake, snapshots, limit, format_name, newest_first=True)
+
+
+def _show_snapshots(
+    lake: Lake, every: Sequence[Snapshot], limit: int, format_name: str, *, newest_first: bool = False
+) -> None:
+    newest = every[-limit:][::-1] if newest_first else every[-limit:]
+    summaries = change_summaries(lake._session.reader, newest)  # noqa: SLF001 - the lake has no method for words
     if format_name == "json":
         show_json(
             [plain(dataclasses.asdict(snapshot)) | {"summary": summaries[snapshot.snapshot_id]} for snapshot in newest]

@@ -105,11 +105,14 @@ OF_A_STORE = {
     "tables prod": 1,
     "tables main.t prod": 2,
     "snapshots prod": 2,
+    "history prod": 1,
+    "history main.t prod": 2,
     "verify prod": 1,
     "report prod": 2,
     "load prod": 2,
     "maintain prod --dry-run": 2,
     "restore prod --version 0": 1,
+    "undo prod": 1,
     "plan prod": 1,
     "run prod": 1,
 }
@@ -137,7 +140,7 @@ def test_each_command_with_a_store_proposes_the_option() -> None:
 
 
 def test_unknown_command_is_answered_with_those_that_exist(run_in_stores: Any) -> None:
-    for word, command in (("history", "snapshots"), ("log", "snapshots"), ("query", "sql"), ("import", "load")):
+    for word, command in (("rollback", "undo"), ("log", "snapshots"), ("query", "sql"), ("import", "load")):
         code, out, err = run_in_stores(word)
         assert (code, out, f'no such command {word!r}, did you mean "{command}"?' in err) == (2, "", True), err
     for word in ("show", "nonsense", "prod"):

@@ -27,7 +27,7 @@ ROWS = "SELECT {0}::BIGINT AS id, '{1}' AS name, TIMESTAMPTZ '2026-01-01 00:00:0
 CALLS = [
     ["validate"], ["stores"], ["preview-sql"], ["export", "json-schema"], ["doctor"],
     ["validate", "--explain", "LC001"],
-    ["tables"], ["tables", "--format", "json"], ["snapshots"], ["tables", "raw.events"],
+    ["tables"], ["tables", "--format", "json"], ["snapshots"], ["history", "raw.events"], ["tables", "raw.events"],
     ["sql", "FROM raw.events"], ["load", "names.csv", "raw.names", "--yes"],
     ["plan"], ["run"], ["copy", "dev", "prod", "marts.names", "--yes"], ["diff", "dev", "prod", "marts.names"],
     ["graph"], ["test"], ["restore", "raw.events", "--version", "3", "--dry-run"],
