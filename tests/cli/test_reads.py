@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 # Each command without the options that make it write; `verify` starts Spark.
 _READS = (
     "validate, validate --untrusted, stores, preview-sql, preview-sql --portable, export json-schema, "
-    "validate --explain LC012, export dbt, export dlt, doctor, tables, tables raw.events, snapshots, report, "
-    "maintain --dry-run, restore raw.events --version 2 --dry-run, graph, plan, "
+    "validate --explain LC012, export dbt, export dlt, doctor, tables, tables raw.events, snapshots, history raw.events, "
+    "report, maintain --dry-run, restore raw.events --version 2 --dry-run, undo raw.events --dry-run, graph, plan, "
     "copy dev other raw.events --dry-run, diff dev other raw.events"
 )
 READS = _READS.split(", ")
