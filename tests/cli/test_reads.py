@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 # Each command without the options that make it write; `verify` starts Spark.
 _READS = (
     "validate, validate --untrusted, stores, preview-sql, preview-sql --portable, export json-schema, "
-    "validate --explain LC012, export dbt, export dlt, doctor, tables, tables raw.events, snapshots, history raw.events, "
-    "report, maintain --dry-run, restore raw.events --version 2 --dry-run, undo raw.events --dry-run, graph, plan, "
-    "copy dev other raw.events --dry-run, diff dev other raw.events"
+    "validate --explain LC012, export dbt, export dlt, doctor, tables, tables raw.events, snapshots, "
+    "history raw.events, report, maintain --dry-run, restore raw.events --version 2 --dry-run, undo raw.events --dry-run, "
+    "graph, plan, copy dev other raw.events --dry-run, diff dev other raw.events"
 )
 READS = _READS.split(", ")
 READS_OF_SQL = [["sql", "SELECT count(*) FROM raw.events"], ["sql", "CREATE TABLE raw.t (a INT)"]]
