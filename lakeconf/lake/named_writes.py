@@ -120,17 +120,16 @@ def definition_of(values: Values, engine: NamedReads) -> Definition:
 
 
 def _keys(transform: str, column: str, count: int | None) -> list[str]:
-    name = column if column.isidentifier() else identifier(column)
     if transform == "identity":
-        return [name]
+        return [column]
     if transform == "bucket" and count is not None:
-        return [f"bucket({count}, {name})"]
+        return [f"bucket({count}, {column})"]
     if transform not in _TRANSFORMS:
         raise UnsupportedError(
             f"a lake has no partition key {transform}({column})",
             hint="use a column, years, months, days, hours or bucket(n, column)",
         )
-    return [f"{kind}({name})" for kind in _TRANSFORMS[transform]]
+    return [f"{kind}({column})" for kind in _TRANSFORMS[transform]]
 
 
 def create(scope: Scope, values: Values, frame: Any, engine: NamedReads) -> None:

@@ -71,12 +71,25 @@ SAME_IN_BOTH = (
     "WITH x AS (SELECT * FROM dev.raw.e WHERE id IN (SELECT id + 1 FROM dev.raw.e)) SELECT upper(name) FROM x",
     "SELECT e.id, rank() OVER (PARTITION BY e.day ORDER BY e.id DESC) FROM dev.raw.e",
     "SELECT id FROM dev.raw.e WHERE NOT (day = DATE '2026-01-01') UNION ALL SELECT 1",
+    # Subqueries in a filter and in a projection directly above the table.
+    "SELECT id, (SELECT max(id) FROM dev.raw.e WHERE id > 9), (SELECT min(day) FROM dev.raw.e) FROM dev.raw.e",
+    "SELECT id + 1 FROM dev.raw.e WHERE id > 3 AND id < (SELECT max(id) FROM dev.raw.e) AND name <> 'n5'",
+    "SELECT x.m FROM (SELECT id + (SELECT min(id) FROM dev.raw.e) AS m, day FROM dev.raw.e) AS x WHERE x.m > 3",
 )
 
 
 def test_queries_return_the_rows_of_duckdb(sql: SparkSession, lake: Lake) -> None:
     for query in SAME_IN_BOTH:
         assert fetched(sql.sql(query)) == sorted(rows(lake, query), key=str), query
+
+
+def test_random_numbers_stay_above_a_table(sql: SparkSession, lake: Lake) -> None:
+    for query in (
+        "SELECT id, rand() AS r FROM dev.raw.e WHERE rand() >= 0 AND id > 3",
+        "SELECT id FROM (SELECT id, day, rand() AS r FROM dev.raw.e) WHERE r >= 0 AND id > 3",
+        "SELECT id FROM (SELECT id, rand() AS r FROM dev.raw.e WHERE id > (SELECT 3)) WHERE r < 1 AND id < 2000",
+    ):
+        assert sql.sql(query).count() == len(rows(lake, "SELECT id FROM raw.e WHERE id > 3")), query
 
 
 def test_the_plan_is_that_of_a_scan_and_skips_files(sql: SparkSession) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pytest
+from lake_parts import catalog_of
 from local_stores import config_of, rows, store_of
 from pyspark.errors import AnalysisException
 
 import lakeconf
+from lakeconf.catalog.tables import load_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -152,6 +155,26 @@ def test_tables_are_defined_and_changed(sql: SparkSession, lake: Lake) -> None:
     sql.sql("DROP TABLE raw.u")
     sql.sql("DROP TABLE IF EXISTS raw.u")
     assert rows(lake, "SELECT count(*) FROM duckdb_tables() WHERE table_name = 'u'") == [(0,)]
+
+
+def test_partition_keys_have_any_name(sql: SparkSession, lake: Lake) -> None:
+    sql.sql(
+        'CREATE TABLE t (`c d` STRING, `a.b` INT, `q``t` DATE, `u"v` INT) '
+        'PARTITIONED BY (`c d`, bucket(3, `a.b`), days(`q``t`), `u"v`)'
+    )
+    sql.sql("INSERT INTO t VALUES ('x', 3, DATE '2026-01-02', 4)")
+    lake.refresh()
+    info = load_table(catalog_of(lake), "t", lake.snapshot_id)
+    names = {column.field_id: column.name for column in info.columns}
+    assert [(key.transform, names[key.field_id]) for key in info.partition_fields] == [
+        ("identity", "c d"),
+        ("bucket(3)", "a.b"),
+        ("year", "q`t"),
+        ("month", "q`t"),
+        ("day", "q`t"),
+        ("identity", 'u"v'),
+    ]
+    assert rows(lake, "FROM t") == [("x", 3, date(2026, 1, 2), 4)]
 
 
 REFUSED = {

@@ -1,8 +1,10 @@
 package org.apache.spark.sql.connector.catalog;
 
 import java.util.ArrayList;
+import java.util.List;
 import org.apache.spark.sql.ExperimentalMethods;
 import org.apache.spark.sql.catalyst.expressions.Alias;
+import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.SubqueryExpression$;
@@ -11,6 +13,8 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.trees.TreeNodeTag;
 import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.FilterExec;
+import org.apache.spark.sql.execution.ProjectExec;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.SparkPlan$;
 import org.apache.spark.sql.execution.SparkStrategy;
@@ -50,12 +54,48 @@ public class LakeReads extends SparkStrategy {
         SparkPlan command = LakeChanges.command(plan, session);
         if (command != null) return seq(new Object[] {command});
         LogicalPlan rows = replaced(plan);
-        if (rows == null) return seq(new Object[0]);
+        if (rows == null) return isAboveTable(plan) ? seq(new Object[] {above(plan)}) : seq(new Object[0]);
         LogicalPlan optimized = (LogicalPlan) session.sessionState().optimizer().execute(rows);
         LogicalPlan named = named(optimized, plan.output());
         SparkPlan physical = (SparkPlan) session.sessionState().planner().plan(named).next();
         unlink(physical);
         return seq(new Object[] {physical});
+    }
+
+    // True for filters and projections directly above a table: Spark would plan them together with its relation.
+    private static boolean isAboveTable(LogicalPlan plan) {
+        LogicalPlan below = plan;
+        while (below instanceof Filter || below instanceof Project) below = (LogicalPlan) below.children().apply(0);
+        return below instanceof DataSourceV2ScanRelation
+            && ((DataSourceV2ScanRelation) below).scan() instanceof LakeTable.Rows;
+    }
+
+    // A filter or projection whose subqueries and random numbers stay above the frame.
+    private SparkPlan above(LogicalPlan plan) {
+        if (plan instanceof Project) {
+            return new ProjectExec(((Project) plan).projectList(), planLater((LogicalPlan) ((Project) plan).child()));
+        }
+        LogicalPlan child = (LogicalPlan) ((Filter) plan).child();
+        boolean isBelow = replaced(child) != null;
+        Expression others = null;
+        List parts = parts(((Filter) plan).condition());
+        for (int at = 0; at < parts.size(); at++) {
+            Expression part = (Expression) parts.get(at);
+            if (isBelow && isPlain(part) && others == null) child = new Filter(part, child);
+            else others = others == null ? part : new And(others, part);
+        }
+        return new FilterExec(others, planLater(child));
+    }
+
+    private static List parts(Expression condition) {
+        ArrayList parts = new ArrayList();
+        if (condition instanceof And) {
+            parts.addAll(parts(((And) condition).left()));
+            parts.addAll(parts(((And) condition).right()));
+        } else {
+            parts.add(condition);
+        }
+        return parts;
     }
 
     // The plan with the frame in the place of the relation; null if there is another plan in between.

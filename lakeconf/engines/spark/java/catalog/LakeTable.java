@@ -67,7 +67,8 @@ public class LakeTable implements SupportsRead, SupportsWrite, TruncatableTable 
         Transform[] transforms = new Transform[keys.size()];
         for (int at = 0; at < transforms.length; at++) {
             List key = (List) keys.get(at);
-            String column = (String) key.get(1);
+            // Spark parses a text as the path of a field.
+            String column = '`' + ((String) key.get(1)).replace("`", "``") + '`';
             String kind = (String) key.get(0);
             if (kind.equals("identity")) transforms[at] = Expressions.identity(column);
             else if (kind.equals("bucket")) transforms[at] =
