@@ -62,7 +62,7 @@ def compare(name: str, scale: float, folder: Path) -> None:
             lake.table(table).scan().to_native().createOrReplaceTempView(table.replace(".", "_"))
         ratios, ours, theirs = {}, 0.0, 0.0
         for number, query in queries.items():
-            sides = [spark_sql(query, schema) for schema in (name, PLAIN)]
+            sides = [spark_sql(query, f"{schema}_") for schema in (name, PLAIN)]
             for side in sides:
                 spark_rows(spark, side)
             (lake_seconds, found), (plain_seconds, expected) = (timed_rows(spark, side) for side in sides)

@@ -69,7 +69,7 @@ def main(scale: float, runs: int) -> None:
             print("| query | lakeconf, seconds | ratio |\n|---|---|---|", flush=True)
             ours = theirs = 0.0
             for number, query in queries.items():
-                mine, plain = best_times(spark, [spark_sql(query, schema) for schema in (LAKE, PLAIN)], runs)
+                mine, plain = best_times(spark, [spark_sql(query, f"{schema}_") for schema in (LAKE, PLAIN)], runs)
                 ours, theirs = ours + mine, theirs + plain
                 print(f"| {number} | {mine:.2f} | {mine / plain:.2f} |", flush=True)
             print(f"| all | {ours:.2f} | {ours / theirs:.2f} |", flush=True)

@@ -71,6 +71,7 @@ SAME_IN_BOTH = (
     "WITH x AS (SELECT * FROM dev.raw.e WHERE id IN (SELECT id + 1 FROM dev.raw.e)) SELECT upper(name) FROM x",
     "SELECT e.id, rank() OVER (PARTITION BY e.day ORDER BY e.id DESC) FROM dev.raw.e",
     "SELECT id FROM dev.raw.e WHERE NOT (day = DATE '2026-01-01') UNION ALL SELECT 1",
+    "SELECT a.id FROM (SELECT *, id AS other FROM dev.raw.e) AS a WHERE a.id <= a.other AND name = name AND day <= day",
     # Subqueries in a filter and in a projection directly above the table.
     "SELECT id, (SELECT max(id) FROM dev.raw.e WHERE id > 9), (SELECT min(day) FROM dev.raw.e) FROM dev.raw.e",
     "SELECT id + 1 FROM dev.raw.e WHERE id > 3 AND id < (SELECT max(id) FROM dev.raw.e) AND name <> 'n5'",

@@ -1,4 +1,4 @@
-"""Random statements of Spark's SQL by name leave the rows, the changes and the history that DuckDB's leave on a twin."""
+"""Random statements of Spark's SQL by name leave the rows, the changes and the history of DuckDB's on a twin."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def carried_out(own: SparkSession, statement: Statement) -> str | None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [*range(SEEDS), *in_prove(range(SEEDS, 300))])
 def test_random_statements_leave_what_duckdb_leaves(spark: SparkSession, tmp_path: Path, seed: int) -> None:
-    random = Random(seed)
+    random = Random(seed)  # noqa: S311
     statements = RandomStatements(random)
     own = spark.newSession()
     store = store_of(tmp_path)

@@ -104,15 +104,15 @@ def duckdb_sql(query: str) -> str:
     return _comparable(query).sql(dialect="duckdb")
 
 
-def spark_sql(query: str, schema: str) -> str:
-    """A query over the views `{schema}_{table}`, as sqlglot translates it for Spark."""
+def spark_sql(query: str, prefix: str) -> str:
+    """A query over the tables or views whose names begin with the prefix, as sqlglot translates it for Spark."""
     tree = _comparable(query)
     defined = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
     for table in list(tree.find_all(exp.Table)):
         name = table.name.lower()
         if name not in defined:
             alias = table.alias or name
-            table.replace(exp.alias_(exp.to_table(f"{schema}_{name}"), alias, table=True))
+            table.replace(exp.alias_(exp.to_table(f"{prefix}{name}"), alias, table=True))
     return tree.sql(dialect="spark")
 
 

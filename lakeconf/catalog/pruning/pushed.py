@@ -78,10 +78,11 @@ def _comparison(kind: str, operands: Sequence[Described], columns: Mapping[str, 
         if left[0] == "column":
             return compare(_column(left, columns), _OPERATORS[kind], _constant(right, _column(left, columns)))
         return compare(_column(right, columns), _SWAPPED[kind], _constant(left, _column(right, columns)))
-    column = _column(operands[0], columns)
     if kind == "IN":
+        column = _column(operands[0], columns)
         return one_of(column, [_constant(value, column) for value in operands[1:]])
     if kind == "STARTS_WITH":
+        column = _column(operands[0], columns)
         text = _constant(operands[1], column)
         if isinstance(text, Text):
             return StartsWith(column, text.value)
@@ -95,12 +96,14 @@ def _column(node: Described, columns: Mapping[str, Column]) -> Column:
 
 
 def _constant(node: Described, column: Column) -> Raw:
-    kind, spark_type, text = node
+    if node[0] != "literal":
+        raise PredicateError("a side of a condition is not a constant")
+    _, spark_type, text = node
     comparable: tuple[str, ...] = _COMPARABLE.get(column.type, ())
     is_number = integer_bits(column.type) or column.type.startswith("decimal")
     if is_number and column.type not in ("int128", "uint128"):
         comparable = (*_INTEGERS, spark_type if spark_type.startswith("decimal") else "")
-    if kind != "literal" or spark_type not in comparable:
+    if spark_type not in comparable:
         raise PredicateError(f"planning does not compare {column.type} with {spark_type}")
     if is_number:
         return Decimal(text)
