@@ -115,9 +115,12 @@ class NamedLake:
         return Scope(self._session.fork(self._version(values)))
 
     def _read_scope(self, values: Values) -> Scope:
-        """The same for a statement whose query may have read the rows that it replaces."""
-        scope = self._scope(values)
-        scope.add_read(None)
+        """The same for a statement whose query may have read the rows that it replaces, also as an older frame."""
+        version, read_at = self._version(values), values.get("read_at")
+        is_older = read_at is not None and int(read_at) < version
+        scope = Scope(self._session.fork(int(read_at) if is_older else version))
+        # Other commits since the frame was made do not matter.
+        scope.add_read(values["table"] if is_older else None)
         return scope
 
     def append(self, values: Values, frame: Any) -> Values:
@@ -148,11 +151,13 @@ class NamedLake:
         """Checks a CREATE TABLE before its query runs."""
         self._session.check_writable()
         named_writes.definition_of(values, self._engine)
-        return {"version": self._version({})}
+        return {"version": self._version({}), "table": joined_name(values["schema"], values["name"])}
 
     def create(self, values: Values, frame: Any) -> Values:
         """CREATE TABLE and REPLACE TABLE."""
-        named_writes.create(self._scope(values), values, frame, self._engine)
+        version, read_at = self._version(values), values.get("read_at")
+        scope = self._scope({"version": version if read_at is None else min(version, int(read_at))})
+        named_writes.create(scope, values, frame, self._engine)
         return {}
 
     def alter(self, values: Values, _: Any) -> Values:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -77,8 +77,8 @@ def delete(scope: Scope, values: Values) -> bool:
 
 def change(scope: Scope, values: Values, frame: Any) -> None:
     """UPDATE, MERGE, and DELETE by any condition."""
-    if values.get("inserts"):
-        _refuse_defaults(scope, values["table"])
+    if values.get("inserts") or values["defaults"]:
+        _refuse_defaults(scope, values["table"], None if values.get("inserts") else values["defaults"])
     write(scope, values["table"], ChangeRows(frame))
 
 
@@ -87,12 +87,13 @@ def _all_rows(info: TableInfo) -> Predicate:
     return Or((is_null, Not(is_null)))
 
 
-def _refuse_defaults(scope: Scope, name: str) -> None:
-    """Spark puts NULL into columns that a statement does not name, where DuckLake has the default."""
+def _refuse_defaults(scope: Scope, name: str, among: Collection[str] | None = None) -> None:
+    """Spark puts NULL into columns that a statement does not name, or sets to DEFAULT, where DuckLake has a value."""
     reader = scope.session.reader
     info = load_table(reader, name, scope.snapshot_id)
     options = table_options(reader, info, scope.snapshot_id)
     columns = [*options.defaults, *(column for column in options.computed if column != "the sort order")]
+    columns = [column for column in columns if among is None or column in among]
     if columns:
         raise UnsupportedError(
             f"the column {columns[0]!r} of {info.full_name} has a default, which Spark's SQL would replace by NULL",

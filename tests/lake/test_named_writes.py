@@ -10,6 +10,7 @@ import pytest
 from lake_parts import catalog_of
 from local_stores import config_of, rows, store_of
 from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 import lakeconf
 from lakeconf.catalog.tables import load_table
@@ -194,7 +195,7 @@ REFUSED = {
     "ALTER TABLE t ALTER COLUMN id TYPE STRING": "",
     "ALTER TABLE t DROP COLUMN nothing": "",
     "ALTER TABLE t RENAME TO other.t": "schema",
-    "INSERT INTO t VALUES (NULL, 'a', NULL)": "is NOT NULL",
+    "INSERT INTO t VALUES (NULL, 'a', NULL, NULL)": "is NOT NULL",
     "INSERT INTO t VALUES (1)": "",
     "UPDATE t SET id = NULL": "",
     "UPDATE t SET s.a = 1": "set the whole column",
@@ -203,6 +204,16 @@ REFUSED = {
     "MERGE INTO d USING (SELECT 3 AS a) s ON d.a = s.a WHEN NOT MATCHED THEN INSERT (a) VALUES (a)": "has a default",
     "MERGE INTO t USING (SELECT 1 AS id UNION ALL SELECT 1) s ON t.id = s.id WHEN MATCHED THEN DELETE": "match one row",
     "REPLACE TABLE nothing AS SELECT 1 AS a": "",
+    "UPDATE d SET b = DEFAULT": "has a default",
+    "MERGE INTO d USING (SELECT 3 AS k) s ON d.a = s.k WHEN MATCHED THEN UPDATE SET b = DEFAULT": "has a default",
+    "INSERT INTO t REPLACE WHERE upper(name) = 'A' SELECT 2, 'a', NULL, NULL": "cannot overwrite by this condition",
+    "UPDATE t SET name = 'a', NAME = 'b'": "twice",
+    "UPDATE t SET s2 = named_struct('b', 'x', 'a', 'y')": "or in another order",
+    "UPDATE t SET s2 = named_struct('x', 'x', 'y', 'y') WHERE id = 1": "or in another order",
+    "MERGE INTO t USING (SELECT 1 AS id, 'a' AS name, s, named_struct('b', name, 'a', name) AS s2 FROM t) v "
+    "ON t.id = v.id WHEN MATCHED THEN UPDATE SET *": "or in another order",
+    "MERGE INTO t USING (SELECT 5 AS id, named_struct('b', name, 'a', name) AS s2 FROM t) v "
+    "ON t.id = v.id WHEN NOT MATCHED THEN INSERT (id, s2) VALUES (id, s2)": "or in another order",
     "DROP TABLE nothing": "",
     "CREATE TABLE t (id INT)": "already exists",
     "CREATE TABLE v (id INT)": "view",
@@ -212,7 +223,8 @@ REFUSED = {
 
 def test_what_a_lake_cannot_do_is_an_error_before_anything_changes(sql: SparkSession, lake: Lake) -> None:
     lake.create_table("t", {"id": "BIGINT NOT NULL", "name": "VARCHAR", "s": "STRUCT(a INTEGER)"})
-    lake.execute("INSERT INTO t VALUES (1, 'a', NULL)")
+    lake.table("t").evolve(add={"s2": "STRUCT(a VARCHAR, b VARCHAR)"})
+    lake.execute("INSERT INTO t VALUES (1, 'a', NULL, NULL)")
     lake.create_table("d", {"a": "INTEGER"})
     lake.table("d").evolve(add={"b": "INTEGER"}, defaults={"b": 5})
     lake.create_view("v", "SELECT 1 AS one")
@@ -273,6 +285,37 @@ def test_an_overwrite_does_not_lose_rows_that_others_add_while_it_runs(
             sql.sql(statement)
         lake.refresh()
         assert len(rows(lake, "SELECT id FROM t")) == before + 1, statement
+
+
+def test_an_older_frame_does_not_replace_rows_that_it_has_not_read(sql: SparkSession, lake: Lake) -> None:
+    """The frame keeps its snapshot, and other writers have added rows since."""
+    lake.create_table("t", {"id": "BIGINT", "p": "BIGINT"}, partitioned_by=["p"])
+    lake.create_table("u", {"id": "BIGINT", "p": "BIGINT"})
+    lake.execute("INSERT INTO t VALUES (1, 1), (2, 2)")
+    frame, cached = sql.table("t").where("id = 1"), sql.table("t").where("id <> 1")
+    cached.cache().count()
+    lake.execute("INSERT INTO t VALUES (99, 1)")
+    for write in (
+        lambda: frame.write.mode("overwrite").saveAsTable("t"),
+        lambda: frame.writeTo("T").overwritePartitions(),
+        lambda: frame.writeTo("t").overwrite(F.col("id") == 1),
+        lambda: frame.write.mode("overwrite").insertInto("t"),
+        lambda: frame.writeTo("t").createOrReplace(),
+        lambda: cached.write.mode("overwrite").insertInto("t"),
+        lambda: sql.table("u").where(F.col("id").isin([1])).union(frame).write.mode("overwrite").saveAsTable("t"),
+    ):
+        with pytest.raises(AnalysisException, match="CommitConflictError"):
+            write()
+        assert rows(lake, "SELECT id FROM t") == [(1,), (2,), (99,)]
+    lake.execute("INSERT INTO u VALUES (5, 5)")
+    frame.where("id < 0").write.insertInto("t")  # an append replaces nothing
+    frame.write.mode("overwrite").saveAsTable("u")  # another table
+    newer = sql.table("t")
+    lake.refresh()
+    lake.execute("INSERT INTO u VALUES (6, 6)")
+    newer.where("id > 1").write.mode("overwrite").insertInto("t")
+    assert rows(lake, "SELECT id FROM t") == [(2,), (99,)]
+    cached.unpersist()
 
 
 def test_a_cached_table_is_read_again_after_a_statement_that_changes_it(sql: SparkSession, lake: Lake) -> None:

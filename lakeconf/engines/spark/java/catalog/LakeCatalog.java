@@ -147,9 +147,9 @@ public class LakeCatalog implements StagingTableCatalog, SupportsNamespaces {
         values.put("partitions", keys);
         values.put("properties", new HashMap(properties));
         // A query that runs before the table is replaced may read it.
-        values.put("version", ask("check_definition", values).get("version"));
+        values.putAll(ask("check_definition", values));
         HashMap facts = new HashMap();
-        facts.put("table", ident.name());
+        facts.put("table", values.remove("table"));
         facts.put("version", Long.valueOf(-1));
         facts.put("schema", schema.json());
         facts.put("partitioning", new ArrayList());
@@ -167,7 +167,10 @@ public class LakeCatalog implements StagingTableCatalog, SupportsNamespaces {
             this.definition = definition;
         }
 
-        void store(String method, Map values, Dataset rows) { this.rows = rows; }
+        void store(String method, Map values, Dataset rows) {
+            this.rows = rows;
+            definition.put("read_at", values.get("read_at"));
+        }
         public void commitStagedChanges() { ask("create", definition, rows); }
         public void abortStagedChanges() { rows = null; }
     }

@@ -6,6 +6,7 @@ import java.util.List;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.CaseWhen;
+import org.apache.spark.sql.catalyst.expressions.Cast;
 import org.apache.spark.sql.catalyst.expressions.EqualTo;
 import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.Expression;
@@ -14,6 +15,7 @@ import org.apache.spark.sql.catalyst.expressions.IsNull;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.Literal$;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression$;
+import org.apache.spark.sql.catalyst.expressions.objects.AssertNotNull;
 import org.apache.spark.sql.catalyst.plans.FullOuter$;
 import org.apache.spark.sql.catalyst.plans.Inner$;
 import org.apache.spark.sql.catalyst.plans.JoinType;
@@ -36,14 +38,19 @@ import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.Dataset$;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
+import org.apache.spark.sql.execution.QueryExecution;
+import org.apache.spark.sql.execution.SQLExecution;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.columnar.InMemoryRelation;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Strategy$;
 import org.apache.spark.sql.execution.datasources.v2.V2CommandExec;
+import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.MapType;
 import org.apache.spark.sql.types.Metadata;
+import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import scala.Option;
 import scala.Tuple2;
@@ -141,6 +148,7 @@ abstract class LakeChanges extends V2CommandExec {
 
         public Seq run() {
             HashMap values = table.request();
+            values.put("defaults", defaults());
             LogicalPlan changes;
             if (statement instanceof DeleteFromTable) {
                 Expression condition = ((DeleteFromTable) statement).condition();
@@ -158,6 +166,66 @@ abstract class LakeChanges extends V2CommandExec {
             }
             table.ask("change", values, Dataset$.MODULE$.ofRows(spark, changes));
             return refreshed();
+        }
+
+        // The columns that a statement sets to DEFAULT, which Spark takes for NULL; also checks the fields of structs.
+        private List defaults() {
+            ArrayList names = new ArrayList();
+            // The optimizer leaves values, without what the statement says of them.
+            String execution = spark.sparkContext().getLocalProperty("spark.sql.execution.id");
+            QueryExecution query = execution == null ? null : SQLExecution.getQueryExecution(Long.parseLong(execution));
+            if (query == null) throw new IllegalStateException("lakeconf: the statement is not a query of this session");
+            addDefaults(query.analyzed(), names);
+            return names;
+        }
+
+        private void addDefaults(LogicalPlan plan, List names) {
+            if (plan instanceof UpdateTable) addDefaults(((UpdateTable) plan).assignments(), names);
+            if (plan instanceof MergeIntoTable) {
+                MergeIntoTable merge = (MergeIntoTable) plan;
+                Seq[] all = {merge.matchedActions(), merge.notMatchedActions(), merge.notMatchedBySourceActions()};
+                for (int at = 0; at < all.length; at++) {
+                    for (Iterator each = all[at].iterator(); each.hasNext();) {
+                        Object clause = each.next();
+                        if (clause instanceof UpdateAction) addDefaults(((UpdateAction) clause).assignments(), names);
+                        if (clause instanceof InsertAction) addDefaults(((InsertAction) clause).assignments(), names);
+                    }
+                }
+            }
+            for (Iterator each = plan.children().iterator(); each.hasNext();) addDefaults((LogicalPlan) each.next(), names);
+        }
+
+        private void addDefaults(Seq assignments, List names) {
+            for (Iterator each = assignments.iterator(); each.hasNext();) {
+                Assignment assignment = (Assignment) each.next();
+                Expression key = assignment.key(), value = assignment.value();
+                boolean isDefault = value instanceof Literal && ((Literal) value).value() == null;
+                if (isDefault && key instanceof Attribute) names.add(((Attribute) key).name());
+                if (value instanceof AssertNotNull) value = ((AssertNotNull) value).child();
+                // Spark casts a struct by the positions of its fields.
+                if (value instanceof Cast && !sameFields(((Cast) value).child().dataType(), key.dataType())) {
+                    throw LakeServer.raised("SchemaError: " + ((Cast) value).child().sql() + " has other fields than "
+                        + key.sql() + ", or in another order\n  hint: name them as in " + key.dataType().sql());
+                }
+            }
+        }
+
+        private static boolean sameFields(DataType from, DataType to) {
+            if (from instanceof ArrayType && to instanceof ArrayType) {
+                return sameFields(((ArrayType) from).elementType(), ((ArrayType) to).elementType());
+            }
+            if (from instanceof MapType && to instanceof MapType) {
+                return sameFields(((MapType) from).keyType(), ((MapType) to).keyType())
+                    && sameFields(((MapType) from).valueType(), ((MapType) to).valueType());
+            }
+            if (!(from instanceof StructType) || !(to instanceof StructType)) return true;
+            StructField[] left = ((StructType) from).fields(), right = ((StructType) to).fields();
+            boolean same = left.length == right.length;
+            for (int at = 0; same && at < left.length; at++) {
+                same = left[at].name().equalsIgnoreCase(right[at].name())
+                    && sameFields(left[at].dataType(), right[at].dataType());
+            }
+            return same;
         }
 
         // All parts of a condition as predicates, or null.
@@ -234,6 +302,7 @@ abstract class LakeChanges extends V2CommandExec {
                 Attribute column = (Attribute) columns.apply(at);
                 values[at] = keep ? (Expression) column : Literal$.MODULE$.create(null, column.dataType());
             }
+            boolean[] isSet = new boolean[values.length];
             for (Iterator each = assignments.iterator(); each.hasNext();) {
                 Assignment assignment = (Assignment) each.next();
                 int place = -1;
@@ -247,6 +316,9 @@ abstract class LakeChanges extends V2CommandExec {
                     throw LakeServer.raised("SchemaError: " + assignment.value().sql() + " is not " + wanted.sql()
                         + "\n  hint: cast it");
                 }
+                if (isSet[place]) throw LakeServer.raised("SchemaError: the statement sets "
+                    + assignment.key().sql() + " twice\n  hint: set it once");
+                isSet[place] = true;
                 values[place] = assignment.value();
             }
             return values;

@@ -30,9 +30,13 @@ import org.apache.spark.sql.connector.read.SupportsPushDownV2Filters;
 import org.apache.spark.sql.connector.read.SupportsReportStatistics;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.WriteBuilder;
+import org.apache.spark.sql.execution.columnar.InMemoryRelation;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import scala.collection.Iterator;
 
 // A table of a lake at a snapshot. Two of them are equal if all their rows are.
 public class LakeTable implements SupportsRead, SupportsWrite, TruncatableTable {
@@ -107,6 +111,29 @@ public class LakeTable implements SupportsRead, SupportsWrite, TruncatableTable 
 
     // The rows of the frame of a statement; a table that is not committed yet keeps them.
     void store(String method, Map values, Dataset rows) { ask(method, values, rows); }
+
+    // The oldest snapshot at which a plan reads this table without naming it, or null: a frame can be older than a statement.
+    Object readAt(LogicalPlan plan) {
+        Object oldest = null;
+        if (plan instanceof DataSourceV2ScanRelation) return readAt(((DataSourceV2ScanRelation) plan).relation());
+        if (plan instanceof InMemoryRelation) return readAt(((InMemoryRelation) plan).cacheBuilder().logicalPlan());
+        if (plan instanceof DataSourceV2Relation && ((DataSourceV2Relation) plan).table() instanceof LakeTable) {
+            LakeTable read = (LakeTable) ((DataSourceV2Relation) plan).table();
+            if (!read.travels && read.server.equals(server) && read.table.equalsIgnoreCase(table)) oldest = Long.valueOf(read.version);
+        }
+        for (Iterator each = plan.children().iterator(); each.hasNext();) {
+            oldest = older(oldest, readAt((LogicalPlan) each.next()));
+        }
+        for (Iterator each = plan.subqueries().iterator(); each.hasNext();) {
+            oldest = older(oldest, readAt((LogicalPlan) each.next()));
+        }
+        return oldest;
+    }
+
+    private static Object older(Object one, Object other) {
+        if (one == null || other == null) return one == null ? other : one;
+        return ((Long) one).longValue() < ((Long) other).longValue() ? one : other;
+    }
 
     public int hashCode() { return Objects.hash(new Object[] {server, table, Long.valueOf(version)}); }
     public boolean equals(Object other) {

@@ -28,7 +28,13 @@ public class LakeWrite implements SupportsOverwriteV2, SupportsDynamicOverwrite,
         return this;
     }
 
-    public boolean canOverwrite(Predicate[] predicates) { return described(predicates) != null; }
+    public boolean canOverwrite(Predicate[] predicates) {
+        if (described(predicates) == null) {
+            throw LakeServer.raised("UnsupportedError: lakeconf cannot overwrite by this condition"
+                + "\n  hint: compare columns with constants, or use Table.overwrite(frame, where=…)");
+        }
+        return true;
+    }
 
     public WriteBuilder overwrite(Predicate[] predicates) {
         method = "overwrite";
@@ -57,6 +63,8 @@ public class LakeWrite implements SupportsOverwriteV2, SupportsDynamicOverwrite,
     public String description() { return method + " " + table; }
 
     public void insert(Dataset rows, boolean overwrite) {
-        table.store(method, values, (org.apache.spark.sql.classic.Dataset) rows);
+        org.apache.spark.sql.classic.Dataset frame = (org.apache.spark.sql.classic.Dataset) rows;
+        values.put("read_at", table.readAt(frame.queryExecution().analyzed()));
+        table.store(method, values, frame);
     }
 }
