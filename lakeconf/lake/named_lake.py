@@ -116,12 +116,16 @@ class NamedLake:
 
     def _read_scope(self, values: Values) -> Scope:
         """The same for a statement whose query may have read the rows that it replaces, also as an older frame."""
-        version, read_at = self._version(values), values.get("read_at")
-        is_older = read_at is not None and int(read_at) < version
-        scope = Scope(self._session.fork(int(read_at) if is_older else version))
-        # Other commits since the frame was made do not matter.
-        scope.add_read(values["table"] if is_older else None)
+        version, oldest = self._version(values), self._oldest(values)
+        scope = Scope(self._session.fork(oldest))
+        # Other commits since an older frame was made do not matter.
+        scope.add_read(values["table"] if oldest < version else None)
         return scope
+
+    def _oldest(self, values: Values) -> int:
+        """The snapshot of a statement, or an older one at which its frame has read the table."""
+        version = self._version(values)
+        return version if values.get("read_at") is None else min(version, int(values["read_at"]))
 
     def append(self, values: Values, frame: Any) -> Values:
         """INSERT INTO."""
@@ -155,9 +159,7 @@ class NamedLake:
 
     def create(self, values: Values, frame: Any) -> Values:
         """CREATE TABLE and REPLACE TABLE."""
-        version, read_at = self._version(values), values.get("read_at")
-        scope = self._scope({"version": version if read_at is None else min(version, int(read_at))})
-        named_writes.create(scope, values, frame, self._engine)
+        named_writes.create(self._scope({"version": self._oldest(values)}), values, frame, self._engine)
         return {}
 
     def alter(self, values: Values, _: Any) -> Values:
