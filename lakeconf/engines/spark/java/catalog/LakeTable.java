@@ -37,6 +37,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 // A table of a lake at a snapshot. Two of them are equal if all their rows are.
 public class LakeTable implements SupportsRead, SupportsWrite, TruncatableTable {
     final String server, catalog, table;
+    // The name of a table of facts about the table, such as `history`, or null.
+    final String part;
     final long version;
     // True if the query names the snapshot.
     final boolean travels;
@@ -49,13 +51,15 @@ public class LakeTable implements SupportsRead, SupportsWrite, TruncatableTable 
         this.facts = facts;
         this.travels = travels;
         this.table = (String) facts.get("table");
+        this.part = (String) facts.get("part");
         this.version = ((Number) facts.get("version")).longValue();
         this.schema = (StructType) DataType.fromJson((String) facts.get("schema"));
     }
 
-    public String name() { return catalog + "." + table; }
+    public String name() { return catalog + "." + table + (part == null ? "" : "." + part); }
     public StructType schema() { return schema; }
     public Set capabilities() {
+        if (part != null) return EnumSet.of(TableCapability.BATCH_READ);
         EnumSet all = EnumSet.of(TableCapability.BATCH_READ, TableCapability.BATCH_WRITE, TableCapability.V1_BATCH_WRITE);
         all.addAll(EnumSet.of(TableCapability.TRUNCATE, TableCapability.OVERWRITE_BY_FILTER, TableCapability.OVERWRITE_DYNAMIC));
         return all;
@@ -83,7 +87,10 @@ public class LakeTable implements SupportsRead, SupportsWrite, TruncatableTable 
         return new LakeWrite(this);
     }
 
+    RuntimeException unchangeable() { return LakeServer.raised("UnsupportedError: " + name() + " cannot be changed"); }
+
     public boolean truncateTable() {
+        if (part != null) throw unchangeable();
         HashMap values = request();
         values.put("where", new ArrayList());
         ask("delete", values, null);
@@ -99,6 +106,7 @@ public class LakeTable implements SupportsRead, SupportsWrite, TruncatableTable 
         HashMap values = new HashMap();
         values.put("table", table);
         values.put("version", Long.valueOf(version));
+        values.put("part", part);
         return values;
     }
 
@@ -107,11 +115,11 @@ public class LakeTable implements SupportsRead, SupportsWrite, TruncatableTable 
     // The rows of the frame of a statement; a table that is not committed yet keeps them.
     void store(String method, Map values, Dataset rows) { ask(method, values, rows); }
 
-    public int hashCode() { return Objects.hash(new Object[] {server, table, Long.valueOf(version)}); }
+    public int hashCode() { return Objects.hash(new Object[] {server, table, part, Long.valueOf(version)}); }
     public boolean equals(Object other) {
         if (!(other instanceof LakeTable)) return false;
         LakeTable that = (LakeTable) other;
-        return server.equals(that.server) && table.equals(that.table) && version == that.version;
+        return request().equals(that.request()) && server.equals(that.server);
     }
     public String toString() { return name() + " at snapshot " + version; }
 
