@@ -91,7 +91,14 @@ class NamedLake:
             return {}
         rows = part_of(self._session.reader, table, version, name)
         schema = self._session.engine.adopt(rows).schema.json()
-        return {"table": table, "part": name, "version": version, "schema": schema, "partitioning": [], "properties": {}}
+        return {
+            "table": table,
+            "part": name,
+            "version": version,
+            "schema": schema,
+            "partitioning": [],
+            "properties": {},
+        }
 
     def schemas(self, values: Values, _: Any) -> Values:
         """The names of the schemas."""
@@ -121,7 +128,9 @@ class NamedLake:
     def rows(self, values: Values, _: Any) -> Any:
         """The rows of the files that may have rows for conditions, with the columns that identify them."""
         version = int(values["version"])
-        predicate = pushed_predicate(values["where"], load_table(self._session.reader, values["table"], version).columns)
+        predicate = pushed_predicate(
+            values["where"], load_table(self._session.reader, values["table"], version).columns
+        )
         return self._engine.scan_pruned(values["table"], version, None, predicate, row_ids=True)
 
     def changes(self, values: Values, _: Any) -> Any:
@@ -132,7 +141,7 @@ class NamedLake:
             raise LakeconfError("a snapshot of the range is NULL", hint="pass its number, or a time")
         return table.changes(*bounds).to_native()
 
-    def procedures(self, values: Values, _: Any) -> Values:
+    def procedures(self, _values: Values, _: Any) -> Values:
         """The procedures and their parameters."""
         return described_procedures()
 

@@ -108,12 +108,14 @@ _OLDER_THAN = Parameter("older_than", "TIMESTAMP")
 # Without `dry_run => false`, those that delete only return what they would delete.
 PROCEDURES: Mapping[str, Procedure] = {
     "compact": Procedure((Parameter("table", "STRING", _NULL),), _compact),
-    "expire_snapshots": Procedure(
-        (_OLDER_THAN, Parameter("keep", "BIGINT", "1"), _DRY_RUN, _FORCE), _expire_snapshots
-    ),
+    "expire_snapshots": Procedure((_OLDER_THAN, Parameter("keep", "BIGINT", "1"), _DRY_RUN, _FORCE), _expire_snapshots),
     "cleanup": Procedure((_OLDER_THAN, _DRY_RUN, _FORCE), _cleanup),
     "restore": Procedure(
-        (Parameter("table", "STRING"), Parameter("version", "BIGINT", _NULL), Parameter("timestamp", "TIMESTAMP", _NULL)),
+        (
+            Parameter("table", "STRING"),
+            Parameter("version", "BIGINT", _NULL),
+            Parameter("timestamp", "TIMESTAMP", _NULL),
+        ),
         _restore,
     ),
 }

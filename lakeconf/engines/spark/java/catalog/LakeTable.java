@@ -10,6 +10,7 @@ import java.util.Map;
 import java.util.Objects;
 import java.util.OptionalLong;
 import java.util.Set;
+import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -31,11 +32,12 @@ import org.apache.spark.sql.connector.read.SupportsReportStatistics;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 // A table of a lake at a snapshot. Two of them are equal if all their rows are.
-public class LakeTable implements SupportsRead, SupportsWrite, TruncatableTable {
+public class LakeTable implements SupportsRead, SupportsWrite, TruncatableTable, SupportsPartitionManagement {
     final String server, catalog, table;
     // The name of a table of facts about the table, such as `history`, or null.
     final String part;
@@ -80,6 +82,54 @@ public class LakeTable implements SupportsRead, SupportsWrite, TruncatableTable 
         }
         return transforms;
     }
+
+    // Its columns, and other keys by what they are.
+    public StructType partitionSchema() {
+        Transform[] keys = partitioning();
+        StructType columns = new StructType();
+        for (int at = 0; at < keys.length; at++) {
+            columns = keys[at].name().equals("identity") ? columns.add(schema.apply(keys[at].references()[0].fieldNames()[0]))
+                : columns.add(keys[at].toString(), DataTypes.IntegerType);
+        }
+        return columns;
+    }
+
+    // Rows in the catalog have partitions, too.
+    public InternalRow[] listPartitionIdentifiers(String[] names, InternalRow wanted) {
+        Transform[] transforms = partitioning();
+        for (int at = 0; at < transforms.length; at++) {
+            if (!transforms[at].name().equals("identity")) {
+                throw LakeServer.raised("UnsupportedError: " + name() + " is partitioned by " + transforms[at]
+                    + ", and not by columns alone\n  hint: SELECT DISTINCT partition FROM " + name() + ".files");
+            }
+        }
+        StructType keys = partitionSchema();
+        HashMap values = request();
+        values.put("columns", Arrays.asList(keys.fieldNames()));
+        values.put("where", new ArrayList());
+        Dataset rows = (Dataset) LakeServer.answer(server, "scan", values, null);
+        InternalRow[] all = rows.distinct().queryExecution().executedPlan().executeCollect();
+        ArrayList kept = new ArrayList();
+        for (int at = 0; at < all.length; at++) {
+            boolean same = true;
+            for (int each = 0; each < names.length; each++) {
+                int key = keys.fieldIndex(names[each]);
+                DataType type = keys.fields()[key].dataType();
+                same = same && Objects.equals(all[at].get(key, type), wanted.get(each, type));
+            }
+            if (same) kept.add(all[at]);
+        }
+        return (InternalRow[]) kept.toArray(new InternalRow[0]);
+    }
+
+    private static RuntimeException partitions() {
+        return LakeServer.raised("UnsupportedError: a partition of a lake is its rows\n  hint: use INSERT or DELETE");
+    }
+    public Map loadPartitionMetadata(InternalRow partition) { return new HashMap(); }
+    public void createPartition(InternalRow partition, Map properties) { throw partitions(); }
+    public void replacePartitionMetadata(InternalRow partition, Map properties) { throw partitions(); }
+    public boolean dropPartition(InternalRow partition) { throw partitions(); }
+    public boolean truncatePartition(InternalRow partition) { throw partitions(); }
 
     public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) { return new Reading(this); }
     public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
