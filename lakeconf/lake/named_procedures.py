@@ -22,6 +22,25 @@ if TYPE_CHECKING:
 Arguments = Mapping[str, Any]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NULL = "NULL"
+# The columns of the facts about a table, by kind.
+_HISTORY = {
+    "snapshot_id": "number",
+    "time": "time",
+    "changes": "texts",
+    "author": "text",
+    "message": "text",
+    "extra_info": "text",
+}
+_FILES = {
+    "path": "text",
+    "rows": "number",
+    "bytes": "number",
+    "begin_snapshot": "number",
+    "delete_file": "text",
+    "deleted_rows": "number",
+    "partition": "texts",
+    "partition_keys": "texts",
+}
 
 
 @dataclass(frozen=True)
@@ -120,28 +139,9 @@ PROCEDURES: Mapping[str, Procedure] = {
     ),
 }
 
-_HISTORY = {
-    "snapshot_id": "number",
-    "time": "time",
-    "changes": "texts",
-    "author": "text",
-    "message": "text",
-    "extra_info": "text",
-}
-_FILES = {
-    "path": "text",
-    "rows": "number",
-    "bytes": "number",
-    "begin_snapshot": "number",
-    "delete_file": "text",
-    "deleted_rows": "number",
-    "partition": "texts",
-    "partition_keys": "texts",
-}
-
 
 def is_part(name: str) -> bool:
-    """True for the name of a table of facts about a table, such as `raw.e.history`."""
+    """True for the name of facts about a table that can be read like a table: its history or its files."""
     return name in _PARTS
 
 
