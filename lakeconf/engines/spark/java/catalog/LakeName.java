@@ -30,7 +30,7 @@ public class LakeName {
         try {
             return session.sessionState().sqlParser().parseMultipartIdentifier(text);
         } catch (ParseException error) {
-            throw LakeServer.raised("SchemaError: " + text + " is not the name of a table"
+            throw LakeServer.raised("SchemaError: '" + text + "' is not the name of a table"
                 + "\n  hint: write `schema`.`table`, with backquotes around names with other characters");
         }
     }
