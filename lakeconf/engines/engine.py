@@ -210,8 +210,19 @@ class NamedReads(Protocol):
         """The DuckDB name of a type that Spark has written."""
         ...
 
-    def scan_pruned(self, table: str, snapshot_id: int, columns: Sequence[str], predicate: Predicate | None) -> Any:
-        """A frame of Spark with the rows of the files that may have rows for a predicate, and so perhaps others."""
+    def scan_pruned(
+        self,
+        table: str,
+        snapshot_id: int,
+        columns: Sequence[str] | None,
+        predicate: Predicate | None,
+        *,
+        row_ids: bool = False,
+    ) -> Any:
+        """A frame of Spark with the rows of the files that may have rows for a predicate, and so perhaps others.
+
+        With `row_ids`, it also has the columns that identify rows.
+        """
         ...
 
 

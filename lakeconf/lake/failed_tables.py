@@ -27,10 +27,16 @@ _HINT = (
 
 
 class FailedTables:
-    """The tables of a lake that a compaction cannot change because of a file."""
+    """The tables of a lake that a compaction cannot change because of a file.
 
-    def __init__(self, session: Session) -> None:
+    Args:
+        session: The lake.
+        others: The tables that the compaction must leave, by schema and name.
+    """
+
+    def __init__(self, session: Session, others: Collection[tuple[str, str]] = ()) -> None:
         self._session = session
+        self.others = frozenset(others)
         self._errors: dict[tuple[str, str], LakeconfError] = {}
 
     @contextmanager
@@ -44,7 +50,7 @@ class FailedTables:
 
     def for_others(self, step: Callable[[str], None], left: Collection[tuple[str, str]]) -> None:
         """Runs a step, of the SQL arguments of a table, for all tables at once unless some are left, or for each."""
-        if not left and not self._errors:
+        if not left and not self._errors and not self.others:
             try:
                 step("")
             except _OF_FILES as error:
@@ -52,7 +58,7 @@ class FailedTables:
             else:
                 return
         for table in all_tables(self._session.reader):
-            if table not in left and table not in self._errors:
+            if table not in left and table not in self._errors and table not in self.others:
                 with self.apart(*table):
                     step(of_table(*table))
 

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, TypeAlias
 from lakeconf.arguments import LONGEST_DAYS, check_flags, whole_number
 from lakeconf.catalog.queries.stored_queries import StoredQueries
 from lakeconf.catalog.snapshot import latest, snapshots
+from lakeconf.catalog.tables import TableInfo, load_table
 from lakeconf.commit.session import Session
 from lakeconf.errors import LakeconfError
 from lakeconf.lake.cleanup import Cleanup, Removal
-from lakeconf.lake.compaction import TableCompaction, plan_compaction
+from lakeconf.lake.compaction import TableCompaction, all_tables, plan_compaction
 from lakeconf.lake.compaction_step import CatalogStatement
 from lakeconf.lake.failed_tables import FailedTables
 from lakeconf.lake.limits import TimeLimit, limited_memory
@@ -65,32 +66,39 @@ class Maintenance:
         self._scope = scope
         self._session = scope.session
 
-    def compact(self) -> CompactionResult:
+    def compact(self, table: str | None = None) -> CompactionResult:
         """Merges small files, rewrites files with many deleted rows, and writes inlined rows to files.
 
         Rows, row ids and history do not change. The work is committed in many transactions, for the tables with most
         files to save first: what is done stays if the process is killed. The store's `maintenance` limits its time and
         memory.
 
+        Args:
+            table: The only table to compact, as for `Lake.table`; by default all are. The result is then that of the
+                table.
+
         Returns:
             Files and bytes before and after, and whether anything is left.
 
         Raises:
+            TableNotFoundError: There is no such table.
             StorageError: A file of a table is missing or damaged, or DuckDB needs more memory than the limit; the
                 other tables were compacted.
         """
-        return self._limited(flush_lake, rewrite_files, merge_files)
+        return self._limited(flush_lake, rewrite_files, merge_files, table=table)
 
-    def _limited(self, *steps: Step) -> CompactionResult:
-        limit, failed = TimeLimit.after(self._session.deadline), FailedTables(self._session)
+    def _limited(self, *steps: Step, table: str | None = None) -> CompactionResult:
+        limit = TimeLimit.after(self._session.deadline)
         with limited_memory(self._session):
             self._scope.check_maintainable()
-            files_before, bytes_before = _size(self._session)
+            info = None if table is None else self._newest(table)
+            failed = FailedTables(self._session, () if info is None else _others(self._session, info))
+            files_before, bytes_before = _size(self._session, info)
             StoredQueries.load(self._session.reader).check_expressions()
             for step in steps:
                 if not limit.is_over:
                     step(self._session, limit, failed)
-            files_after, bytes_after = _size(self._session)
+            files_after, bytes_after = _size(self._session, info)
             self._session.advance(latest(self._session.reader).snapshot_id)
             failed.check()
             return CompactionResult(files_before, files_after, bytes_before, bytes_after, complete=not limit.is_over)
@@ -185,6 +193,9 @@ class Maintenance:
         """The tables that `compact` would change, according to the catalog; no data file is read."""
         return plan_compaction(self._session.reader, StagedRewriting(self._session, TimeLimit()).planned)
 
+    def _newest(self, table: str) -> TableInfo:
+        return load_table(self._session.reader, table, latest(self._session.reader).snapshot_id)
+
     def _cleanup(self) -> Cleanup:
         self._scope.check_maintainable()
         return Cleanup(self._session, self._session.guard.marker)
@@ -224,7 +235,13 @@ class Maintenance:
         return moment
 
 
-def _size(session: Session) -> tuple[int, int]:
+def _others(session: Session, info: TableInfo) -> set[tuple[str, str]]:
+    return set(all_tables(session.reader)) - {(info.schema_name, info.name)}
+
+
+def _size(session: Session, info: TableInfo | None) -> tuple[int, int]:
+    """The files and bytes of a table, or of all."""
     sums = "sum(file_count + delete_file_count), sum(file_size_bytes + delete_file_size_bytes)"
-    ((files, size),) = session.writer.rows(f"SELECT {sums} FROM ducklake_table_info(?)", [session.alias])
+    one = "true" if info is None else f"table_id = {info.table_id}"
+    ((files, size),) = session.writer.rows(f"SELECT {sums} FROM ducklake_table_info(?) WHERE {one}", [session.alias])
     return int(files or 0), int(size or 0)

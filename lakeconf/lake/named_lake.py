@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import threading
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
 
 from lakeconf.catalog.pruning.pushed import pushed_predicate
@@ -14,9 +13,11 @@ from lakeconf.catalog.table_options import comments
 from lakeconf.catalog.tables import DEFAULT_SCHEMA, TableInfo, joined_name, load_table, schema_names, tables
 from lakeconf.commit.scope import Scope
 from lakeconf.ducklake import INTERNAL_SCHEMA
-from lakeconf.errors import SnapshotNotFoundError, TableNotFoundError
+from lakeconf.errors import LakeconfError, SnapshotNotFoundError, TableNotFoundError
 from lakeconf.lake import named_writes
+from lakeconf.lake.named_procedures import called, described_procedures, is_part, moment, part_of
 from lakeconf.lake.opening import open_session
+from lakeconf.lake.table import Table
 from lakeconf.sql import folded
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from lakeconf.store import Store
 
 Values = Mapping[str, Any]
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class NamedLake:
@@ -63,17 +63,18 @@ class NamedLake:
                 raise SnapshotNotFoundError(f"{text!r} is not a version", hint="write a whole number, such as 3")
             return chosen(session.reader, int(text), None).snapshot_id
         if "micros" in values:
-            moment = _EPOCH + timedelta(microseconds=int(values["micros"]))
-            return chosen(session.reader, None, moment).snapshot_id
+            return chosen(session.reader, None, moment(values["micros"])).snapshot_id
         return session.snapshot_id if session.pinned else latest(session.reader).snapshot_id
 
     def load(self, values: Values, _: Any) -> Values:
         """The facts of a table; no `table` if it does not exist."""
-        version = self._version(values)
+        version, part = self._version(values), values.get("part")
         try:
             info = load_table(self._session.reader, joined_name(values["schema"], values["name"]), version)
         except TableNotFoundError:
             return {}
+        if part is not None:
+            return self._part(info.full_name, version, part)
         described = comments(self._session.reader, info, version)
         return {
             "table": info.full_name,
@@ -81,6 +82,22 @@ class NamedLake:
             "schema": self._engine.json_schema(info, described.columns),
             "partitioning": _partitioning(info),
             "properties": {"provider": "lakeconf"} | ({"comment": described.table} if described.table else {}),
+        }
+
+    def _part(self, table: str, version: int, part: str) -> Values:
+        """The facts of a table of facts about a table."""
+        name = part.lower()
+        if not is_part(name):
+            return {}
+        rows = part_of(self._session.reader, table, version, name)
+        schema = self._session.engine.adopt(rows).schema.json()
+        return {
+            "table": table,
+            "part": name,
+            "version": version,
+            "schema": schema,
+            "partitioning": [],
+            "properties": {},
         }
 
     def schemas(self, values: Values, _: Any) -> Values:
@@ -101,14 +118,37 @@ class NamedLake:
     def scan(self, values: Values, _: Any) -> Any:
         """The rows of the files that may have rows for conditions: Spark filters them."""
         version, columns = int(values["version"]), values["columns"]
+        if values["part"] is not None:
+            rows = part_of(self._session.reader, values["table"], version, values["part"])
+            return self._session.engine.adopt(rows.select(columns or rows.column_names[:1]))
         info = load_table(self._session.reader, values["table"], version)
         predicate = pushed_predicate(values["where"], info.columns)
         return self._engine.scan_pruned(values["table"], version, columns or [info.columns[0].name], predicate)
 
     def rows(self, values: Values, _: Any) -> Any:
-        """All rows of a table with the columns that identify them, for a statement that changes rows."""
-        info = load_table(self._session.reader, values["table"], int(values["version"]))
-        return self._session.engine.scan_rows(info, int(values["version"])).to_native()
+        """The rows of the files that may have rows for conditions, with the columns that identify them."""
+        version = int(values["version"])
+        predicate = pushed_predicate(
+            values["where"], load_table(self._session.reader, values["table"], version).columns
+        )
+        return self._engine.scan_pruned(values["table"], version, None, predicate, row_ids=True)
+
+    def changes(self, values: Values, _: Any) -> Any:
+        """The rows that the snapshots of a range have changed."""
+        table = Table(self._scope(values), joined_name(values["schema"], values["name"]))
+        bounds = [moment(bound["micros"]) if isinstance(bound, dict) else bound for bound in values["range"]]
+        if None in bounds:
+            raise LakeconfError("a snapshot of the range is NULL", hint="pass its number, or a time")
+        return table.changes(*bounds).to_native()
+
+    def procedures(self, _values: Values, _: Any) -> Values:
+        """The procedures and their parameters."""
+        return described_procedures()
+
+    def call(self, values: Values, _: Any) -> Any:
+        """CALL."""
+        rows = called(self._scope({}), values["procedure"], values["arguments"])
+        return self._session.engine.adopt(rows)
 
     def _scope(self, values: Values) -> Scope:
         """Where a statement writes: based on the snapshot that its query has read, or on the latest."""
@@ -199,6 +239,9 @@ METHODS: Mapping[str, Callable[[NamedLake, Values, Any], Any]] = {
     "tables": NamedLake.tables,
     "scan": NamedLake.scan,
     "rows": NamedLake.rows,
+    "changes": NamedLake.changes,
+    "procedures": NamedLake.procedures,
+    "call": NamedLake.call,
     "append": NamedLake.append,
     "overwrite": NamedLake.overwrite,
     "overwrite_partitions": NamedLake.overwrite_partitions,

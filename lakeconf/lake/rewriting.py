@@ -37,7 +37,8 @@ _HINT = "create a new table with these rows if they must be in files"
 
 def merge_files(session: Session, limit: TimeLimit, failed: FailedTables) -> None:
     """Merges small files, first of the tables with most of them, until no merge creates a file."""
-    tables, left = merges(session.reader)
+    small, left = merges(session.reader)
+    tables = [table for table in small if (table.schema, table.name) not in failed.others]
     merged = [table for table in tables if (table.schema, table.name) not in left]
     if sum(len(table.sizes) for table in merged) > FILES_READ:
         for table in sorted(merged, key=lambda small: -small.saved):
@@ -102,7 +103,8 @@ def rewrite_files(session: Session, limit: TimeLimit, failed: FailedTables) -> N
     reader = session.reader
     lost, deleted = lost_bounds(reader), tables_with_deletes(reader)
     left = lost.keys() | deleted
-    rewritten = sorted(rewritten_files(reader), key=lambda table: -table.saved)
+    rewritten = [table for table in rewritten_files(reader) if (table.schema, table.name) not in failed.others]
+    rewritten.sort(key=lambda table: -table.saved)
     tables = [table for table in rewritten if (table.schema, table.name) not in left]
     sizes = [size for table in tables for _, size in table.files]
     if len(sizes) > FILES_READ or sum(sizes) > BYTES_READ:
@@ -158,8 +160,13 @@ def _parts(files: Iterable[tuple[float, int]]) -> Iterator[float]:
         yield last
 
 
-def flush_lake(session: Session, _limit: TimeLimit, _failed: FailedTables) -> None:
+def flush_lake(session: Session, _limit: TimeLimit, failed: FailedTables) -> None:
     """Flushes all tables in one commit. If that fails or would change rows, each table is flushed alone."""
+    if failed.others:
+        for info in tables(session.reader, latest(session.reader).snapshot_id):
+            if (info.schema_name, info.name) not in failed.others:
+                _is_flushed(session, info)
+        return
     try:
         flush_table(session, None)
     except CommitUnknownError:

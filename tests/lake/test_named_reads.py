@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from jvm_calls import execution_of
+from jvm_calls import execution_of, planned_files
 from local_stores import on_catalog, rows, store_of
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
@@ -25,25 +24,8 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return store_of(tmp_path)
-
-
-@pytest.fixture
-def own(spark: SparkSession) -> SparkSession:
-    """A session of this test, whose settings it may change."""
-    return spark.newSession()
-
-
-@pytest.fixture
-def sql(store: Store, lake: Lake, own: SparkSession) -> SparkSession:
-    """A session in which the lake `dev` has a partitioned table with deleted and inlined rows."""
-    store.attach(own, use=False)
-    return own
-
-
-@pytest.fixture
 def lake(store: Store) -> Iterator[Lake]:
+    """The lake `dev` with a partitioned table that has deleted and inlined rows."""
     with store.open() as lake:
         lake.create_table("raw.e", {"id": "BIGINT", "name": "VARCHAR", "day": "DATE"}, partitioned_by=["day"])
         lake.execute("INSERT INTO raw.e SELECT i, 'n' || i, DATE '2026-01-01' + (i % 3)::INT FROM range(90) t(i)")
@@ -54,12 +36,6 @@ def lake(store: Store) -> Iterator[Lake]:
 
 def fetched(frame: DataFrame) -> list[tuple[Any, ...]]:
     return sorted(map(tuple, frame.collect()), key=str)
-
-
-def planned_files(frame: DataFrame) -> list[int]:
-    """The number of files that each part of the plan reads."""
-    plan = execution_of(frame).executedPlan().toString()
-    return sorted(map(int, re.findall(r"PlannedFiles\((\d+) paths", plan)))
 
 
 SAME_IN_BOTH = (

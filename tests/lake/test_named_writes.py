@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pytest
+from jvm_calls import planned_files
 from lake_parts import catalog_of
-from local_stores import config_of, rows, store_of
+from local_stores import config_of, rows
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
@@ -27,22 +28,9 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return store_of(tmp_path)
-
-
-@pytest.fixture
 def lake(store: Store) -> Iterator[Lake]:
     with store.open() as lake:
         yield lake
-
-
-@pytest.fixture
-def sql(store: Store, lake: Lake, spark: SparkSession) -> SparkSession:
-    """A session whose current schema is `main` of the lake."""
-    own = spark.newSession()
-    store.attach(own)
-    return own
 
 
 COLUMNS = "id BIGINT, name STRING, day DATE, amt DECIMAL(10,2)"
@@ -333,3 +321,53 @@ def test_a_cached_table_is_read_again_after_a_statement_that_changes_it(sql: Spa
         sql.sql(statement)
         assert sorted(n for (n,) in sql.sql("SELECT n FROM t").collect()) == left, statement
         sql.sql("UNCACHE TABLE IF EXISTS t")
+
+
+FILES_READ = {
+    "UPDATE t SET name = 'u' WHERE day = DATE '2026-01-02' AND id % 2 = 0": 1,
+    "UPDATE t SET name = 'u' WHERE day IS NULL OR day = DATE '2026-01-01'": 2,
+    "UPDATE t SET name = 'u' WHERE id IN (SELECT id FROM t WHERE id < 5) AND day > '2026-01-02'": 1,
+    "UPDATE t SET name = 'u' WHERE upper(name) = 'N1'": 4,
+    "DELETE FROM t WHERE day = DATE '2026-01-02' AND id % 7 = 0": 1,
+    "MERGE INTO t USING (SELECT 4 AS id, DATE '2026-01-03' AS day) s ON t.id = s.id AND t.day = DATE '2026-01-02' "
+    "WHEN MATCHED THEN UPDATE SET name = 'm' WHEN NOT MATCHED THEN INSERT (id, name) VALUES (s.id, 'new')": 1,
+    # A condition on the source, and one on rows of the target that have no match.
+    "MERGE INTO t USING (SELECT 4 AS id, DATE '2026-01-03' AS day) s ON t.id = s.id AND s.day = DATE '2026-01-03' "
+    "WHEN MATCHED THEN UPDATE SET name = 'm'": 4,
+    "MERGE INTO t USING (SELECT 4 AS id) s ON t.id = s.id AND t.day = DATE '2026-01-03' "
+    "WHEN NOT MATCHED BY SOURCE AND t.id = 5 THEN DELETE": 4,
+}
+
+
+def test_a_statement_reads_the_files_that_its_condition_may_match(sql: SparkSession, lake: Lake) -> None:
+    from lakeconf.lake import named_lake
+
+    rows_of, files = named_lake.METHODS["rows"], list[int]()
+
+    def reading(*arguments: Any) -> Any:
+        frame = rows_of(*arguments)
+        files.extend(planned_files(frame))
+        return frame
+
+    filled = (
+        "DELETE FROM t",
+        "INSERT INTO t SELECT i, 'n' || i, DATE '2026-01-01' + (i % 3)::INT FROM range(90) t(i)",
+        "INSERT INTO t SELECT 1000 + i, 'x', NULL FROM range(20) t(i)",
+    )
+    columns = {"id": "BIGINT", "name": "VARCHAR", "day": "DATE"}
+    lake.create_table("t", columns, partitioned_by=["day"])
+    with duckdb.connect() as twin, pytest.MonkeyPatch.context() as patch:
+        patch.setitem(named_lake.METHODS, "rows", reading)
+        twin.execute("CREATE TABLE t (id BIGINT, name VARCHAR, day DATE)")
+        for statement, expected in FILES_READ.items():
+            lake.refresh()
+            for fill in filled:
+                lake.execute(fill)
+                twin.execute(fill)
+            files.clear()
+            sql.sql(statement)
+            twin.execute(statement)
+            assert sum(files) == expected, statement
+            assert sorted(rows(lake, "FROM t"), key=str) == sorted(twin.execute("FROM t").fetchall(), key=str), (
+                statement
+            )

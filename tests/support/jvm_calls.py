@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,12 @@ def jvm_of(spark: SparkSession) -> Any:
 def execution_of(frame: DataFrame) -> Any:
     """The plans of a frame: analyzed, optimized and physical."""
     return frame._jdf.queryExecution()
+
+
+def planned_files(frame: DataFrame) -> list[int]:
+    """The number of files that each part of the plan reads."""
+    plan = execution_of(frame).executedPlan().toString()
+    return sorted(map(int, re.findall(r"PlannedFiles\((\d+) paths", plan)))
 
 
 @dataclass

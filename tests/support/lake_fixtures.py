@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from pyspark.sql import SparkSession
+
 
 @pytest.fixture(params=["duckdb", "sqlite", "postgres"])
 def source(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AttachedLake]:
@@ -128,3 +130,16 @@ def searching(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark searches files of any size."""
     for limit in ("ROWS_PER_STATEMENT", "MOST_FILE_BYTES"):
         monkeypatch.setattr(rule, limit, -1)
+
+
+@pytest.fixture
+def own(spark: SparkSession) -> SparkSession:
+    """A Spark session of this test, whose settings it may change."""
+    return spark.newSession()
+
+
+@pytest.fixture
+def sql(store: lakeconf.Store, lake: lakeconf.Lake, own: SparkSession) -> SparkSession:
+    """A session whose current schema is `main` of the lake of the fixture `lake`: its catalog is `dev`."""
+    store.attach(own)
+    return own

@@ -127,13 +127,18 @@ class SparkEngine:
         return described_type(kind)
 
     def scan_pruned(
-        self, table: str, snapshot_id: int, columns: Sequence[str], predicate: Predicate | None
+        self,
+        table: str,
+        snapshot_id: int,
+        columns: Sequence[str] | None,
+        predicate: Predicate | None,
+        *,
+        row_ids: bool = False,
     ) -> DataFrame:
-        names = list(
-            dict.fromkeys([*columns, *(column.name for column in (columns_of(predicate) if predicate else ()))])
-        )
+        tested = columns_of(predicate) if predicate else ()
+        names = None if columns is None else list(dict.fromkeys([*columns, *(column.name for column in tested)]))
         planned = plan_with_inlined_rows(self._reader, table, snapshot_id, names, predicate)
-        return read(self._spark, self._access, *planned)
+        return read(self._spark, self._access, *planned, row_ids=row_ids)
 
     def changes(self, table: str, since: int, until: int) -> nw.LazyFrame[Any]:
         read = partial(read_changes, self._spark, self._access)

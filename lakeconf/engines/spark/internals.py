@@ -327,6 +327,7 @@ def serve(spark: SparkSession, catalog: str, answer: Answer) -> None:
     ensure_callback_server_started(_gateway(spark))  # type: ignore[no-untyped-call]
     server = _Server(spark, answer)
     _java(spark, f"{_CATALOG_PACKAGE}.LakeServer").register(catalog, uuid.uuid4().hex, server, server.password)
+    _java(spark, f"{_CATALOG_PACKAGE}.LakeFunction").install(spark._jsparkSession)
 
 
 class Configuration(Protocol):

@@ -4,13 +4,16 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
+import java.util.TreeSet;
 import org.apache.spark.sql.catalyst.analysis.AnalysisContext;
 import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.classic.Dataset;
+import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
 import org.apache.spark.sql.connector.expressions.Expression;
 import org.apache.spark.sql.connector.expressions.Literal;
 import org.apache.spark.sql.connector.expressions.NamedReference;
@@ -22,13 +25,34 @@ import org.apache.spark.unsafe.Platform;
 import scala.collection.Iterator;
 
 // The tables of a lake by name. Python answers; see `LakeServer`.
-public class LakeCatalog implements StagingTableCatalog, SupportsNamespaces {
+public class LakeCatalog implements StagingTableCatalog, SupportsNamespaces, ProcedureCatalog {
     private String name, key;
 
     public void initialize(String name, CaseInsensitiveStringMap options) {
         this.name = name;
         this.key = options.get("lake");
         LakeReads.install(SparkSession.active());
+        LakeFunction.install(SparkSession.active());
+    }
+
+    public UnboundProcedure loadProcedure(Identifier ident) {
+        boolean system = ident.namespace().length == 1 && ident.namespace()[0].equalsIgnoreCase("system");
+        return new LakeProcedure(this, server(), system ? ident.name().toLowerCase(Locale.ROOT) : ident.toString());
+    }
+
+    // Spark 4.0 does not ask for them.
+    public Identifier[] listProcedures(String[] namespace) {
+        if (namespace.length != 1 || !namespace[0].equalsIgnoreCase("system")) return new Identifier[0];
+        Object[] names = new TreeSet(ask("procedures", new HashMap()).keySet()).toArray();
+        Identifier[] all = new Identifier[names.length];
+        for (int at = 0; at < all.length; at++) all[at] = new IdentifierImpl(namespace, (String) names[at]);
+        return all;
+    }
+
+    // A frame, at the snapshot that this analysis reads.
+    Object answer(String method, HashMap values) {
+        values.put("version", pinned());
+        return LakeServer.answer(server(), method, values, null);
     }
 
     public String name() { return name; }
@@ -83,9 +107,11 @@ public class LakeCatalog implements StagingTableCatalog, SupportsNamespaces {
     public Table loadTable(Identifier ident, long timestamp) { return load(ident, of("micros", Long.valueOf(timestamp))); }
 
     private Table load(Identifier ident, Map values) {
-        if (ident.namespace().length > 1) Platform.throwException(new NoSuchTableException(ident));
+        if (ident.namespace().length > 2) Platform.throwException(new NoSuchTableException(ident));
+        boolean isPart = ident.namespace().length == 2;
         values.put("schema", schema(ident.namespace()));
-        values.put("name", ident.name());
+        values.put("name", isPart ? ident.namespace()[1] : ident.name());
+        if (isPart) values.put("part", ident.name());
         String server = server();
         Map facts = LakeServer.ask(server, "load", values, null);
         if (facts.get("table") == null) Platform.throwException(new NoSuchTableException(ident));
@@ -224,7 +250,6 @@ public class LakeCatalog implements StagingTableCatalog, SupportsNamespaces {
     }
 
     public boolean dropTable(Identifier ident) {
-        if (ident.namespace().length > 1) return false;
         return ((Boolean) ask("drop", named(ident)).get("done")).booleanValue();
     }
 

@@ -72,11 +72,14 @@ abstract class LakeChanges extends V2CommandExec {
 
     // Lets Spark read a cached table again, as it does after its own writes.
     Seq refreshed() {
-        StringBuilder name = new StringBuilder(quoted(((CatalogPlugin) target.catalog().get()).name()));
-        Identifier ident = (Identifier) target.identifier().get();
+        refresh(spark, ((CatalogPlugin) target.catalog().get()).name(), (Identifier) target.identifier().get());
+        return LakeReads.seq(new Object[0]);
+    }
+
+    static void refresh(SparkSession spark, String catalog, Identifier ident) {
+        StringBuilder name = new StringBuilder(quoted(catalog));
         for (int at = 0; at < ident.namespace().length; at++) name.append('.').append(quoted(ident.namespace()[at]));
         spark.sql("REFRESH TABLE " + name + '.' + quoted(ident.name()));
-        return LakeReads.seq(new Object[0]);
     }
 
     private static String quoted(String name) { return '`' + name.replace("`", "``") + '`'; }
@@ -97,6 +100,7 @@ abstract class LakeChanges extends V2CommandExec {
         if (plan instanceof MergeIntoTable) table = ((MergeIntoTable) plan).targetTable();
         DataSourceV2Relation relation = relation(table);
         if (relation == null || !(relation.table() instanceof LakeTable)) return null;
+        if (((LakeTable) relation.table()).part != null) throw ((LakeTable) relation.table()).unchangeable();
         return new Changing(spark, relation, plan, (LakeTable) relation.table(), table.output());
     }
 
@@ -236,9 +240,28 @@ abstract class LakeChanges extends V2CommandExec {
             return predicate.isEmpty() ? null : LakeWrite.described(new Predicate[] {(Predicate) predicate.get()});
         }
 
-        // The rows of the table under the ids of the relation's columns, with those of `PLACES`.
-        private LogicalPlan rows() {
-            Dataset read = (Dataset) LakeServer.answer(table.server, "rows", table.request(), null);
+        // The parts of a condition that planning can use to skip files: those on columns of the table alone.
+        private ArrayList pushed(Expression condition) {
+            ArrayList parts = new ArrayList();
+            if (condition instanceof And) {
+                parts.addAll(pushed(((And) condition).left()));
+                parts.addAll(pushed(((And) condition).right()));
+                return parts;
+            }
+            for (Iterator each = condition.references().iterator(); each.hasNext();) {
+                if (place((Attribute) each.next()) < 0) return parts;
+            }
+            List where = described(condition);
+            if (where != null) parts.addAll(where);
+            return parts;
+        }
+
+        // The rows of the files that may have rows for conditions, under the ids of the relation's columns, with the
+        // columns of `PLACES`.
+        private LogicalPlan rows(ArrayList where) {
+            HashMap values = table.request();
+            values.put("where", where);
+            Dataset read = (Dataset) LakeServer.answer(table.server, "rows", values, null);
             LogicalPlan plan = read.queryExecution().analyzed();
             Object[] named = new Object[PLACES.length + columns.size()];
             for (int at = 0; at < PLACES.length; at++) {
@@ -271,13 +294,14 @@ abstract class LakeChanges extends V2CommandExec {
         private static Literal text(String value) { return Literal$.MODULE$.apply(value); }
 
         private LogicalPlan deleted(Expression condition) {
-            LogicalPlan found = new Filter(condition, rows());
+            LogicalPlan found = new Filter(condition, rows(pushed(condition)));
             return new Project(LakeReads.seq(change(text("delete"), new Expression[0][])), found);
         }
 
         private LogicalPlan updated(UpdateTable update) {
-            LogicalPlan rows = rows();
-            if (!update.condition().isEmpty()) rows = new Filter((Expression) update.condition().get(), rows);
+            boolean all = update.condition().isEmpty();
+            Expression condition = all ? null : (Expression) update.condition().get();
+            LogicalPlan rows = all ? rows(new ArrayList()) : new Filter(condition, rows(pushed(condition)));
             Expression[] values = values(update.assignments(), true);
             return new Project(LakeReads.seq(change(text("update"), new Expression[][] {values})), rows);
         }
@@ -295,6 +319,14 @@ abstract class LakeChanges extends V2CommandExec {
             return named;
         }
 
+        // The position of a column of the table; -1 for another expression.
+        private int place(Expression column) {
+            for (int at = 0; at < columns.size(); at++) {
+                if (column.semanticEquals((Attribute) columns.apply(at))) return at;
+            }
+            return -1;
+        }
+
         // The new value of each column; columns without an assignment keep theirs, or are NULL in a new row.
         private Expression[] values(Seq assignments, boolean keep) {
             Expression[] values = new Expression[columns.size()];
@@ -305,10 +337,7 @@ abstract class LakeChanges extends V2CommandExec {
             boolean[] isSet = new boolean[values.length];
             for (Iterator each = assignments.iterator(); each.hasNext();) {
                 Assignment assignment = (Assignment) each.next();
-                int place = -1;
-                for (int at = 0; at < values.length; at++) {
-                    if (assignment.key().semanticEquals((Attribute) columns.apply(at))) place = at;
-                }
+                int place = place(assignment.key());
                 if (place < 0) throw LakeServer.raised("UnsupportedError: " + assignment.key().sql()
                     + " is not a column of " + table.name() + "\n  hint: set the whole column");
                 DataType wanted = ((Attribute) columns.apply(place)).dataType();
@@ -325,13 +354,15 @@ abstract class LakeChanges extends V2CommandExec {
         }
 
         private LogicalPlan merged(MergeIntoTable merge) {
-            LogicalPlan target = rows();
+            // All rows of the table may be without a match.
+            boolean all = !merge.notMatchedBySourceActions().isEmpty();
+            LogicalPlan target = rows(all ? new ArrayList() : pushed(merge.mergeCondition()));
             Alias marked = alias(Literal$.MODULE$.apply(Boolean.TRUE), "__lakeconf_in_source", null);
-            Object[] all = new Object[merge.sourceTable().output().size() + 1];
-            for (int at = 0; at < all.length - 1; at++) all[at] = merge.sourceTable().output().apply(at);
-            all[all.length - 1] = marked;
-            LogicalPlan source = new Project(LakeReads.seq(all), merge.sourceTable());
-            JoinType how = !merge.notMatchedBySourceActions().isEmpty() ? (JoinType) FullOuter$.MODULE$
+            Object[] given = new Object[merge.sourceTable().output().size() + 1];
+            for (int at = 0; at < given.length - 1; at++) given[at] = merge.sourceTable().output().apply(at);
+            given[given.length - 1] = marked;
+            LogicalPlan source = new Project(LakeReads.seq(given), merge.sourceTable());
+            JoinType how = all ? (JoinType) FullOuter$.MODULE$
                 : !merge.notMatchedActions().isEmpty() ? (JoinType) LeftOuter$.MODULE$ : (JoinType) Inner$.MODULE$;
             LogicalPlan joined = new Join(source, target, how, Option.apply(merge.mergeCondition()), JoinHint.NONE());
             // An outer join makes columns NULL that are not NULL below it.

@@ -6,6 +6,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.BiFunction;
 import org.apache.spark.QueryContext;
 import org.apache.spark.sql.AnalysisException;
+import org.apache.spark.sql.catalyst.trees.Origin;
 import org.apache.spark.unsafe.Platform;
 import scala.Option;
 
@@ -60,5 +61,8 @@ public class LakeServer {
         Failure(String message, Option empty, scala.collection.immutable.Map none) {
             super(message, empty, empty, empty, empty, none, new QueryContext[0]);
         }
+
+        // PySpark cannot show an error that has a position and no class.
+        public AnalysisException withPosition(Origin origin) { return this; }
     }
 }

@@ -10,6 +10,7 @@ import java.util.Map;
 import java.util.Objects;
 import java.util.OptionalLong;
 import java.util.Set;
+import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -34,13 +35,16 @@ import org.apache.spark.sql.execution.columnar.InMemoryRelation;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
 import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.collection.Iterator;
 
 // A table of a lake at a snapshot. Two of them are equal if all their rows are.
-public class LakeTable implements SupportsRead, SupportsWrite, TruncatableTable {
+public class LakeTable implements SupportsRead, SupportsWrite, TruncatableTable, SupportsPartitionManagement {
     final String server, catalog, table;
+    // The name of a table of facts about the table, such as `history`, or null.
+    final String part;
     final long version;
     // True if the query names the snapshot.
     final boolean travels;
@@ -53,13 +57,15 @@ public class LakeTable implements SupportsRead, SupportsWrite, TruncatableTable 
         this.facts = facts;
         this.travels = travels;
         this.table = (String) facts.get("table");
+        this.part = (String) facts.get("part");
         this.version = ((Number) facts.get("version")).longValue();
         this.schema = (StructType) DataType.fromJson((String) facts.get("schema"));
     }
 
-    public String name() { return catalog + "." + table; }
+    public String name() { return catalog + "." + table + (part == null ? "" : "." + part); }
     public StructType schema() { return schema; }
     public Set capabilities() {
+        if (part != null) return EnumSet.of(TableCapability.BATCH_READ);
         EnumSet all = EnumSet.of(TableCapability.BATCH_READ, TableCapability.BATCH_WRITE, TableCapability.V1_BATCH_WRITE);
         all.addAll(EnumSet.of(TableCapability.TRUNCATE, TableCapability.OVERWRITE_BY_FILTER, TableCapability.OVERWRITE_DYNAMIC));
         return all;
@@ -82,13 +88,64 @@ public class LakeTable implements SupportsRead, SupportsWrite, TruncatableTable 
         return transforms;
     }
 
+    // Its columns, and other keys by what they are.
+    public StructType partitionSchema() {
+        Transform[] keys = partitioning();
+        StructType columns = new StructType();
+        for (int at = 0; at < keys.length; at++) {
+            columns = keys[at].name().equals("identity") ? columns.add(schema.apply(keys[at].references()[0].fieldNames()[0]))
+                : columns.add(keys[at].toString(), DataTypes.IntegerType);
+        }
+        return columns;
+    }
+
+    // Rows in the catalog have partitions, too.
+    public InternalRow[] listPartitionIdentifiers(String[] names, InternalRow wanted) {
+        Transform[] transforms = partitioning();
+        for (int at = 0; at < transforms.length; at++) {
+            if (!transforms[at].name().equals("identity")) {
+                throw LakeServer.raised("UnsupportedError: " + name() + " is partitioned by " + transforms[at]
+                    + ", and not by columns alone\n  hint: SELECT DISTINCT partition FROM " + name() + ".files");
+            }
+        }
+        StructType keys = partitionSchema();
+        HashMap values = request();
+        values.put("columns", Arrays.asList(keys.fieldNames()));
+        values.put("where", new ArrayList());
+        Dataset rows = (Dataset) LakeServer.answer(server, "scan", values, null);
+        InternalRow[] all = rows.distinct().queryExecution().executedPlan().executeCollect();
+        ArrayList kept = new ArrayList();
+        for (int at = 0; at < all.length; at++) {
+            boolean same = true;
+            for (int each = 0; each < names.length; each++) {
+                int key = keys.fieldIndex(names[each]);
+                DataType type = keys.fields()[key].dataType();
+                same = same && Objects.equals(all[at].get(key, type), wanted.get(each, type));
+            }
+            if (same) kept.add(all[at]);
+        }
+        return (InternalRow[]) kept.toArray(new InternalRow[0]);
+    }
+
+    private static RuntimeException partitions() {
+        return LakeServer.raised("UnsupportedError: a partition of a lake is its rows\n  hint: use INSERT or DELETE");
+    }
+    public Map loadPartitionMetadata(InternalRow partition) { return new HashMap(); }
+    public void createPartition(InternalRow partition, Map properties) { throw partitions(); }
+    public void replacePartitionMetadata(InternalRow partition, Map properties) { throw partitions(); }
+    public boolean dropPartition(InternalRow partition) { throw partitions(); }
+    public boolean truncatePartition(InternalRow partition) { throw partitions(); }
+
     public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) { return new Reading(this); }
     public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
         LakeReads.install(SparkSession.active());
         return new LakeWrite(this);
     }
 
+    RuntimeException unchangeable() { return LakeServer.raised("UnsupportedError: " + name() + " cannot be changed"); }
+
     public boolean truncateTable() {
+        if (part != null) throw unchangeable();
         HashMap values = request();
         values.put("where", new ArrayList());
         ask("delete", values, null);
@@ -104,6 +161,7 @@ public class LakeTable implements SupportsRead, SupportsWrite, TruncatableTable 
         HashMap values = new HashMap();
         values.put("table", table);
         values.put("version", Long.valueOf(version));
+        values.put("part", part);
         return values;
     }
 
@@ -119,7 +177,8 @@ public class LakeTable implements SupportsRead, SupportsWrite, TruncatableTable 
         if (plan instanceof InMemoryRelation) return readAt(((InMemoryRelation) plan).cacheBuilder().logicalPlan());
         if (plan instanceof DataSourceV2Relation && ((DataSourceV2Relation) plan).table() instanceof LakeTable) {
             LakeTable read = (LakeTable) ((DataSourceV2Relation) plan).table();
-            if (!read.travels && read.server.equals(server) && read.table.equalsIgnoreCase(table)) oldest = Long.valueOf(read.version);
+            boolean isThis = !read.travels && read.part == null && read.server.equals(server) && read.table.equalsIgnoreCase(table);
+            if (isThis) oldest = Long.valueOf(read.version);
         }
         for (Iterator each = plan.children().iterator(); each.hasNext();) {
             oldest = older(oldest, readAt((LogicalPlan) each.next()));
@@ -135,11 +194,11 @@ public class LakeTable implements SupportsRead, SupportsWrite, TruncatableTable 
         return ((Long) one).longValue() < ((Long) other).longValue() ? one : other;
     }
 
-    public int hashCode() { return Objects.hash(new Object[] {server, table, Long.valueOf(version)}); }
+    public int hashCode() { return Objects.hash(new Object[] {server, table, part, Long.valueOf(version)}); }
     public boolean equals(Object other) {
         if (!(other instanceof LakeTable)) return false;
         LakeTable that = (LakeTable) other;
-        return server.equals(that.server) && table.equals(that.table) && version == that.version;
+        return request().equals(that.request()) && server.equals(that.server);
     }
     public String toString() { return name() + " at snapshot " + version; }
 

@@ -1,0 +1,77 @@
+package org.apache.spark.sql.connector.catalog;
+
+import java.util.ArrayList;
+import java.util.HashMap;
+import org.apache.spark.sql.catalyst.FunctionIdentifier;
+import org.apache.spark.sql.catalyst.analysis.TableFunctionRegistry;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.classic.Dataset;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.types.IntegralType;
+import org.apache.spark.sql.types.TimestampType;
+import org.apache.spark.unsafe.types.UTF8String;
+import scala.Function1;
+import scala.collection.Iterator;
+import scala.collection.immutable.Seq;
+import scala.runtime.AbstractFunction1;
+
+// The table function `table_changes`, under the name and with the arguments that it has in Delta Lake.
+public class LakeFunction extends AbstractFunction1 {
+    private static final String NAME = "table_changes";
+    private static final String USAGE = "\n  hint: write table_changes('schema.table', first snapshot[, last snapshot])";
+    // What other tables have under this name, or null.
+    private final Function1 other;
+
+    LakeFunction(Function1 other) { this.other = other; }
+
+    // A catalog is loaded when a query names it, and the function is there before.
+    public static void install(SparkSession session) {
+        TableFunctionRegistry functions = session.sessionState().tableFunctionRegistry();
+        Function1 other = null;
+        for (Iterator each = functions.listFunction().iterator(); each.hasNext();) {
+            FunctionIdentifier name = (FunctionIdentifier) each.next();
+            if (name.funcName().equals(NAME)) other = (Function1) functions.lookupFunctionBuilder(name).get();
+            if (other instanceof LakeFunction) return;
+        }
+        functions.createOrReplaceTempFunction(NAME, new LakeFunction(other), "built-in");
+    }
+
+    public Object apply(Object arguments) {
+        Seq all = (Seq) arguments;
+        ArrayList values = new ArrayList();
+        for (int at = 0; at < all.size(); at++) values.add(value((Expression) all.apply(at)));
+        boolean named = values.size() > 0 && values.get(0) instanceof String;
+        LakeName name = named ? new LakeName(SparkSession.active(), (String) values.get(0), null) : null;
+        if (other != null && (name == null || !(name.catalog instanceof LakeCatalog))) return other.apply(arguments);
+        if (values.size() < 2 || values.size() > 3) {
+            throw LakeServer.raised("LakeconfError: table_changes has two or three arguments" + USAGE);
+        }
+        if (name == null) throw LakeServer.raised("LakeconfError: the name of the table is not a string" + USAGE);
+        if (!(name.catalog instanceof LakeCatalog)) {
+            throw LakeServer.raised("LakeconfError: " + values.get(0) + " is not a table of a lake" + USAGE);
+        }
+        LakeCatalog lake = (LakeCatalog) name.catalog;
+        Identifier table = name.identifier(lake);
+        HashMap request = new HashMap();
+        request.put("schema", table.namespace()[0]);
+        request.put("name", table.name());
+        request.put("range", values.subList(1, values.size()));
+        return ((Dataset) lake.answer("changes", request)).queryExecution().analyzed();
+    }
+
+    // A constant: a text, a number, or the microseconds of a time in a map.
+    private static Object value(Expression expression) {
+        if (!expression.resolved() || !expression.foldable()) {
+            throw LakeServer.raised("LakeconfError: " + expression.sql() + " is not a constant" + USAGE);
+        }
+        Object value = expression.eval(null);
+        if (value == null || expression.dataType() instanceof IntegralType) return value;
+        if (value instanceof UTF8String) return value.toString();
+        if (!(expression.dataType() instanceof TimestampType)) {
+            throw LakeServer.raised("LakeconfError: " + expression.sql() + " is not a snapshot or a time" + USAGE);
+        }
+        HashMap moment = new HashMap();
+        moment.put("micros", value);
+        return moment;
+    }
+}
