@@ -199,7 +199,9 @@ class NamedLake:
 
     def create(self, values: Values, frame: Any) -> Values:
         """CREATE TABLE and REPLACE TABLE."""
-        named_writes.create(self._scope({"version": self._oldest(values)}), values, frame, self._engine)
+        # A new table replaces no rows.
+        version = self._version(values) if values["how"] == "create" else self._oldest(values)
+        named_writes.create(self._scope({"version": version}), values, frame, self._engine)
         return {}
 
     def alter(self, values: Values, _: Any) -> Values:

@@ -304,6 +304,10 @@ def test_an_older_frame_does_not_replace_rows_that_it_has_not_read(sql: SparkSes
     newer.where("id > 1").write.mode("overwrite").insertInto("t")
     assert rows(lake, "SELECT id FROM t") == [(2,), (99,)]
     cached.unpersist()
+    dropped = sql.table("t")
+    sql.sql("DROP TABLE t")
+    dropped.write.saveAsTable("t")
+    assert rows(lake, "SELECT id FROM t") == [(2,), (99,)]
 
 
 def test_a_cached_table_is_read_again_after_a_statement_that_changes_it(sql: SparkSession, lake: Lake) -> None:

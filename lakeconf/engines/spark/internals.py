@@ -324,7 +324,8 @@ class _Server:
 
 def serve(spark: SparkSession, catalog: str, answer: Answer) -> None:
     """Lets the catalog class send its requests for a lake to Python; `catalog` is the key in the session's settings."""
-    ensure_callback_server_started(_gateway(spark))  # type: ignore[no-untyped-call]
+    start: Callable[[Any], None] = ensure_callback_server_started
+    start(_gateway(spark))
     server = _Server(spark, answer)
     _java(spark, f"{_CATALOG_PACKAGE}.LakeServer").register(catalog, uuid.uuid4().hex, server, server.password)
     _java(spark, f"{_CATALOG_PACKAGE}.LakeFunction").install(spark._jsparkSession)
