@@ -134,6 +134,18 @@ def test_a_frame_keeps_its_lake_if_another_gets_the_name(sql: SparkSession, tmp_
     assert (frame.count(), sql.table("dev.raw.e").count()) == (82, 0)
 
 
+def test_sessions_that_start_later_have_the_catalog(sql: SparkSession, spark: SparkSession, tmp_path: Path) -> None:
+    later = spark.newSession()
+    assert later.table("dev.raw.e").count() == 82
+    later.sql("RESET")
+    assert later.table("dev.raw.e").count() == 82
+    other = store_of(tmp_path / "other")
+    with other.open() as lake:
+        lake.create_table("raw.e", {"id": "INTEGER"})
+    other.attach(later, use=False)
+    assert [session.table("dev.raw.e").count() for session in (sql, later, spark.newSession())] == [82, 0, 0]
+
+
 def test_time_travel(sql: SparkSession, lake: Lake) -> None:
     lake.table("raw.e").evolve(rename={"name": "label"}, add={"more": "INTEGER"})
     first = next(snapshot for snapshot in lake.snapshots() if snapshot.snapshot_id == 2)

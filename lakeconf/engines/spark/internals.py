@@ -313,8 +313,12 @@ class _Server:
         password, method, text = request.split("\0", 2)
         if not secrets.compare_digest(password, self.password):
             raise SparkError("a request to lakeconf does not come from this session's Spark")
-        answer = self._answer(method, json.loads(text), None if frame is None else DataFrame(frame, self._spark))
+        answer = self._answer(method, json.loads(text), None if frame is None else self._framed(frame))
         return answer._jdf if isinstance(answer, DataFrame) else json.dumps(answer)
+
+    def _framed(self, frame: Any) -> DataFrame:
+        """A frame in its own session, whose settings it has: that of a client may be another one."""
+        return DataFrame(frame, SparkSession(self._spark.sparkContext, frame.sparkSession()))
 
     class Java:
         """The interface that py4j implements."""
@@ -322,13 +326,23 @@ class _Server:
         implements = ("java.util.function.BiFunction",)
 
 
-def serve(spark: SparkSession, catalog: str, answer: Answer) -> None:
-    """Lets the catalog class send its requests for a lake to Python; `catalog` is the key in the session's settings."""
-    start: Callable[[Any], None] = ensure_callback_server_started
-    start(_gateway(spark))
-    server = _Server(spark, answer)
-    _java(spark, f"{_CATALOG_PACKAGE}.LakeServer").register(catalog, uuid.uuid4().hex, server, server.password)
+def serve(spark: SparkSession, answer: Answer) -> str:
+    """Lets the catalog class send its requests for a lake to Python; returns the lake's id for the settings."""
+    ensure_callback_server_started(_gateway(spark))  # type: ignore[no-untyped-call]
+    server, identity = _Server(spark, answer), uuid.uuid4().hex
+    _java(spark, f"{_CATALOG_PACKAGE}.LakeServer").register(identity, server, server.password)
     _java(spark, f"{_CATALOG_PACKAGE}.LakeFunction").install(spark._jsparkSession)
+    return identity
+
+
+def configure(spark: SparkSession, settings: Mapping[str, str]) -> None:
+    """Sets settings of a session, and of the sessions that its application starts or resets later."""
+    # New sessions have those of the first; `RESET` returns to those of the second.
+    for configuration in (spark._jsparkSession.sharedState().conf(), spark.sparkContext._jsc.sc().conf()):
+        for key, value in settings.items():
+            configuration.set(key, value)
+    for key, value in settings.items():
+        spark.conf.set(key, value)
 
 
 class Configuration(Protocol):

@@ -8,7 +8,6 @@ scan from Python, and puts the plan of this frame in the place of the table's na
 from __future__ import annotations
 
 import re
-import uuid
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, Protocol
@@ -17,7 +16,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from lakeconf.engines.spark.internals import CATALOG_CLASS, define_catalog, require_classic, serve
+from lakeconf.engines.spark.internals import CATALOG_CLASS, configure, define_catalog, require_classic, serve
 from lakeconf.engines.spark.spark_types import first_line
 from lakeconf.errors import LakeconfError, SparkError
 
@@ -46,7 +45,7 @@ def _is_name(alias: str) -> bool:
 
 
 def attach(spark: SparkSession, alias: str, lake: Answering, *, use: bool) -> None:
-    """Makes a lake a catalog of a session, and of sessions that are made from it."""
+    """Makes a lake a catalog of a session, and of those that its application starts later, such as those of clients."""
     require_classic(spark)
     hint = 'choose another alias: store.replace(alias="lake")'
     if not _is_name(alias):
@@ -55,11 +54,7 @@ def attach(spark: SparkSession, alias: str, lake: Answering, *, use: bool) -> No
         raise SparkError(f"the session has another catalog with the name {alias!r}", hint=hint)
     define_catalog(spark)
     key = _CONF + alias
-    # Spark keeps the object of a catalog, so a lake that is attached in its place has the same key.
-    identity = spark.conf.get(f"{key}.lake", None) or uuid.uuid4().hex
-    serve(spark, identity, partial(_answered, lake))
-    spark.conf.set(f"{key}.lake", identity)
-    spark.conf.set(key, CATALOG_CLASS)
+    configure(spark, {f"{key}.lake": serve(spark, partial(_answered, lake)), key: CATALOG_CLASS})
     if use:
         spark.sql(f"USE `{alias}`")
 

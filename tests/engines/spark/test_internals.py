@@ -197,9 +197,9 @@ def test_lookup_defines_the_catalog_class_and_the_callback_server_answers_it(spa
 
     for _ in range(2):
         internals.define_catalog(own)
-    internals.serve(own, "some-id", answer)
-    own.conf.set("spark.sql.catalog.some", internals.CATALOG_CLASS)
-    own.conf.set("spark.sql.catalog.some.lake", "some-id")
+    key = "spark.sql.catalog.some"
+    internals.configure(own, {f"{key}.lake": internals.serve(own, answer), key: internals.CATALOG_CLASS})
+    assert (own.conf.get(key), spark.newSession().conf.get(key)) == (internals.CATALOG_CLASS,) * 2
     assert [row.namespace for row in own.sql("SHOW NAMESPACES IN some").collect()] == ["s"]
     assert asked == [("schemas", {"version": None}, None)]
     with pytest.raises(SparkError, match="does not come from this session's Spark"):

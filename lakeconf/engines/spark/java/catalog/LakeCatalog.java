@@ -19,6 +19,7 @@ import org.apache.spark.sql.connector.expressions.Literal;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import org.apache.spark.unsafe.Platform;
@@ -26,11 +27,12 @@ import scala.collection.Iterator;
 
 // The tables of a lake by name. Python answers; see `LakeServer`.
 public class LakeCatalog implements StagingTableCatalog, SupportsNamespaces, ProcedureCatalog {
-    private String name, key;
+    private String name;
+    private SQLConf settings;
 
     public void initialize(String name, CaseInsensitiveStringMap options) {
         this.name = name;
-        this.key = options.get("lake");
+        this.settings = SparkSession.active().sessionState().conf();
         LakeReads.install(SparkSession.active());
         LakeFunction.install(SparkSession.active());
     }
@@ -59,7 +61,8 @@ public class LakeCatalog implements StagingTableCatalog, SupportsNamespaces, Pro
     public String[] defaultNamespace() { return new String[] {"main"}; }
 
     private Map ask(String method, Map values) { return LakeServer.ask(server(), method, values, null); }
-    private String server() { return LakeServer.newest(key); }
+    // The id of the lake that was attached last: Spark keeps this object when another lake gets its name.
+    private String server() { return settings.getConfString("spark.sql.catalog." + name + ".lake", ""); }
 
     private static Map of(String key, Object value) {
         HashMap values = new HashMap();

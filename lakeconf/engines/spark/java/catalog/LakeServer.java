@@ -13,19 +13,12 @@ import scala.Option;
 // The Python objects that answer for catalogs, by id. A request is a password, the name of a method and JSON, and perhaps
 // a frame; an answer is JSON, or a frame.
 public class LakeServer {
-    private static final ConcurrentHashMap SERVERS = new ConcurrentHashMap(), NEWEST = new ConcurrentHashMap();
+    private static final ConcurrentHashMap SERVERS = new ConcurrentHashMap();
     private static final ObjectMapper JSON = new ObjectMapper();
 
     // A frame asks the lake that had the name of its catalog when the frame was made.
-    public static void register(String catalog, String id, Object server, String password) {
+    public static void register(String id, Object server, String password) {
         SERVERS.put(id, new Object[] {server, password});
-        NEWEST.put(catalog, id);
-    }
-
-    // The id of the lake that was attached last as a catalog.
-    static String newest(String catalog) {
-        String id = catalog == null ? null : (String) NEWEST.get(catalog);
-        return id == null ? "" : id;
     }
 
     static Map ask(String id, String method, Map values, Object frame) {
