@@ -225,6 +225,13 @@ def attach_to_spark(store: Store, spark: Any, *, use: bool) -> None:
     names.attach(spark, store.alias, NamedLake(store, spark), use=use)
 
 
+def answer_spark(store: Store, spark: Any) -> str:
+    """The id of a lake that answers a Spark application, in whose settings it is a catalog."""
+    names = importlib.import_module("lakeconf.engines.spark.named_tables")
+    identity: str = names.answering(spark, NamedLake(store, spark))
+    return identity
+
+
 def _partitioning(info: TableInfo) -> list[tuple[str, str, int]]:
     names = {column.field_id: column.name for column in info.columns}
     keys = []

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import secrets
 import threading
@@ -18,7 +19,8 @@ from types import NoneType
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from py4j.protocol import Py4JError, Py4JJavaError
-from pyspark.java_gateway import ensure_callback_server_started
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
 from pyspark.sql import Column, DataFrame, SparkSession, functions
 from pyspark.sql.classic.column import Column as ClassicColumn
 from pyspark.sql.types import StructType
@@ -264,26 +266,35 @@ def written_files(frame: DataFrame, uri: str, options: Mapping[str, str], by: It
 
 def _compiled_object(spark: SparkSession, name: str, *values: Any) -> Any:
     """An object of a class in the folder `java`, compiled on first use; only the driver's JVM knows the class."""
-    arguments = _gateway(spark).new_array(_java(spark, "java.lang.Object"), len(values))
+    return _object(_gateway(spark), spark._jsparkSession.getClass().getClassLoader(), name, *values)
+
+
+def _object(gateway: Any, loader: Any, name: str, *values: Any) -> Any:
+    arguments = gateway.new_array(gateway.jvm.Object, len(values))
     for position, value in enumerate(values):
         arguments[position] = value
-    return _constructor(spark, name).newInstance(arguments)
+    return _constructor(gateway.jvm, loader, name).newInstance(arguments)
 
 
-def _constructor(spark: SparkSession, name: str) -> Any:
-    jvm = _jvm(spark)
+def _constructor(jvm: Any, loader: Any, name: str) -> Any:
     owner, constructor = _compiled.get(name, (None, None))
     if owner is not jvm:
         # Spark ships this compiler for the code that it generates.
-        compiler = _java(spark, "org.codehaus.janino.SimpleCompiler")()
-        compiler.setParentClassLoader(spark._jsparkSession.getClass().getClassLoader())
+        compiler = getattr(jvm, "org.codehaus.janino.SimpleCompiler")()
+        compiler.setParentClassLoader(loader)
         # Two threads may compile the class. py4j remembers methods by the names of classes, so each has its own.
         package = f"lakeconf.compiled_{uuid.uuid4().hex}"
-        source = resources.files("lakeconf.engines.spark").joinpath("java", f"{name}.java").read_text("utf-8")
-        compiler.cook(source.replace("package lakeconf;", f"package {package};", 1))
+        source = _sources()[f"{name}.java"].replace("package lakeconf;", f"package {package};", 1)
+        compiler.cook(source)
         constructor = compiler.getClassLoader().loadClass(f"{package}.{name}").getConstructors()[0]
         _compiled[name] = (jvm, constructor)
     return constructor
+
+
+def _sources(*folder: str) -> dict[str, str]:
+    """The Java files of a folder."""
+    files = resources.files("lakeconf.engines.spark").joinpath("java", *folder).iterdir()
+    return {file.name: file.read_text("utf-8") for file in files if file.name.endswith(".java")}
 
 
 def define_catalog(spark: SparkSession) -> None:
@@ -293,10 +304,55 @@ def define_catalog(spark: SparkSession) -> None:
         try:
             neighbour.getClassLoader().loadClass(CATALOG_CLASS)
         except Py4JJavaError:  # it is not defined yet
-            definitions = _compiled_object(spark, "Definitions", neighbour)
-            for source in resources.files("lakeconf.engines.spark").joinpath("java", "catalog").iterdir():
-                definitions.add(source.name, source.read_text("utf-8"))
-            definitions.define()
+            _definitions(_compiled_object(spark, "Definitions", neighbour)).define()
+
+
+def _definitions(definitions: Any) -> Any:
+    for name, source in _sources("catalog").items():
+        definitions.add(name, source)
+    return definitions
+
+
+def catalog_classes() -> tuple[dict[str, bytes], str]:
+    """The code of the catalog class and the others by the names of their files, and the version of Spark it is for."""
+    gateway: Any = launch_gateway()  # type: ignore[no-untyped-call]
+    try:
+        loader = getattr(gateway.jvm, "java.lang.ClassLoader").getSystemClassLoader()
+        neighbour = loader.loadClass(f"{_CATALOG_PACKAGE}.TableCatalog")
+        codes = _definitions(_object(gateway, loader, "Definitions", neighbour)).compile()
+        version = str(getattr(gateway.jvm, "org.apache.spark.package").SPARK_VERSION())
+        return {str(name): bytes(codes[name]) for name in codes}, version
+    finally:
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait()
+
+
+def catalog_digest(version: str) -> str:
+    """Identifies the classes of the catalog, as compiled for a version of Spark."""
+    return hashlib.sha256(json.dumps([version, sorted(_sources("catalog").items())]).encode()).hexdigest()
+
+
+def check_catalog(spark: SparkSession, digest: str) -> None:
+    """Rejects classes of a JAR file that another version of lakeconf has written, or for another version of Spark."""
+    if digest and digest != catalog_digest(spark.version):
+        raise SparkError(
+            "the JAR file of the catalog is of another version of lakeconf or Spark",
+            hint="write it again: lakeconf export spark",
+        )
+
+
+def started_session() -> SparkSession:
+    """The session for which the class `LakeProcess` has started this process."""
+    gateway: Any = launch_gateway()  # type: ignore[no-untyped-call]
+    jvm = gateway.jvm
+    session = getattr(jvm, f"{_CATALOG_PACKAGE}.LakeProcess").session()
+    java_context = getattr(jvm, "org.apache.spark.api.java.JavaSparkContext").fromSparkContext(session.sparkContext())
+    context = SparkContext(gateway=gateway, jsc=java_context, conf=SparkConf(_jvm=jvm, _jconf=java_context.getConf()))
+    default = getattr(jvm, "org.apache.spark.sql.classic.SparkSession").getDefaultSession()
+    # The first session of a process becomes the default one of the JVM.
+    SparkSession(context, default.get() if default.isDefined() else session)
+    return SparkSession(context, session)
 
 
 class _Server:

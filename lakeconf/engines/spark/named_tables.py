@@ -54,9 +54,14 @@ def attach(spark: SparkSession, alias: str, lake: Answering, *, use: bool) -> No
         raise SparkError(f"the session has another catalog with the name {alias!r}", hint=hint)
     define_catalog(spark)
     key = _CONF + alias
-    configure(spark, {f"{key}.lake": serve(spark, partial(_answered, lake)), key: CATALOG_CLASS})
+    configure(spark, {f"{key}.lake": answering(spark, lake), key: CATALOG_CLASS})
     if use:
         spark.sql(f"USE `{alias}`")
+
+
+def answering(spark: SparkSession, lake: Answering) -> str:
+    """The id of a lake that answers from now on."""
+    return serve(spark, partial(_answered, lake))
 
 
 def _answered(lake: Answering, method: str, values: Mapping[str, Any], frame: DataFrame | None) -> Any:

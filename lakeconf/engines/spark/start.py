@@ -69,7 +69,6 @@ def spark_session(*stores: HasSparkSettings, settings: Mapping[str, str] | None 
         from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
 
-        from lakeconf.engines.spark.hadoop import configure_session
         from lakeconf.engines.spark.named_tables import can_attach
     except ImportError as error:
         raise MissingDependencyError("pyspark", extra="spark", needed_for="a Spark session") from error
@@ -86,19 +85,24 @@ def spark_session(*stores: HasSparkSettings, settings: Mapping[str, str] | None 
             session = builder.getOrCreate()
     except PySparkException as error:
         raise SparkError(f"Spark does not start: {error}") from error
-    # The builder puts its settings on the command line of the Java process, so they must not contain secrets. A running
-    # session also ignores the builder's Hadoop settings.
     for conf in confs:
-        keys = [key for key in conf if key.startswith(_HADOOP)]
-        # Tracebacks can show variables.
-        hadoop = {
-            key.removeprefix(_HADOOP): Secret(conf[key]) if key in conf.secret_keys else conf[key] for key in keys
-        }
-        configure_session(session, hadoop)
+        configure_files(session, conf)
     for store in stores:
         if can_attach(session, store.alias):
             store.attach(session, use=False)
     return session
+
+
+def configure_files(session: SparkSession, conf: Settings) -> None:
+    """Gives a running session access to the files of a store."""
+    from lakeconf.engines.spark.hadoop import configure_session
+
+    # The builder puts its settings on the command line of the Java process, so they must not contain secrets. A running
+    # session also ignores the builder's Hadoop settings.
+    keys = [key for key in conf if key.startswith(_HADOOP)]
+    # Tracebacks can show variables.
+    hadoop = {key.removeprefix(_HADOOP): Secret(conf[key]) if key in conf.secret_keys else conf[key] for key in keys}
+    configure_session(session, hadoop)
 
 
 @contextlib.contextmanager

@@ -20,12 +20,18 @@ public class Definitions {
 
     public void add(String name, String source) { sources.addResource(name, source); }
 
-    public void define() throws Exception {
+    // The code of each class, by the name of its file.
+    public Map compile() throws Exception {
         HashMap codes = new HashMap();
         Compiler compiler = new Compiler(ResourceFinder.EMPTY_RESOURCE_FINDER,
             new ClassLoaderIClassLoader(neighbour.getClassLoader()));
         compiler.setClassFileCreator(new MapResourceCreator(codes));
         compiler.compile((Resource[]) sources.resources().toArray(new Resource[0]));
+        return codes;
+    }
+
+    public void define() throws Exception {
+        Map codes = compile();
         MethodHandles.Lookup lookup = MethodHandles.privateLookupIn(neighbour, MethodHandles.lookup());
         // Classes refer to each other. Java defines one only after the class that it extends, and may define it before it
         // notices that others are missing.

@@ -19,7 +19,6 @@ import org.apache.spark.sql.connector.expressions.Literal;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
-import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import org.apache.spark.unsafe.Platform;
@@ -28,13 +27,13 @@ import scala.collection.Iterator;
 // The tables of a lake by name. Python answers; see `LakeServer`.
 public class LakeCatalog implements StagingTableCatalog, SupportsNamespaces, ProcedureCatalog {
     private String name;
-    private SQLConf settings;
+    private SparkSession session;
 
     public void initialize(String name, CaseInsensitiveStringMap options) {
         this.name = name;
-        this.settings = SparkSession.active().sessionState().conf();
-        LakeReads.install(SparkSession.active());
-        LakeFunction.install(SparkSession.active());
+        this.session = SparkSession.active();
+        LakeReads.install(session);
+        LakeFunction.install(session);
     }
 
     public UnboundProcedure loadProcedure(Identifier ident) {
@@ -62,7 +61,7 @@ public class LakeCatalog implements StagingTableCatalog, SupportsNamespaces, Pro
 
     private Map ask(String method, Map values) { return LakeServer.ask(server(), method, values, null); }
     // The id of the lake that was attached last: Spark keeps this object when another lake gets its name.
-    private String server() { return settings.getConfString("spark.sql.catalog." + name + ".lake", ""); }
+    private String server() { return LakeServer.attached(name, session); }
 
     private static Map of(String key, Object value) {
         HashMap values = new HashMap();

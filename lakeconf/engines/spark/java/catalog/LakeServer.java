@@ -7,6 +7,7 @@ import java.util.function.BiFunction;
 import org.apache.spark.QueryContext;
 import org.apache.spark.sql.AnalysisException;
 import org.apache.spark.sql.catalyst.trees.Origin;
+import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.unsafe.Platform;
 import scala.Option;
 
@@ -19,6 +20,17 @@ public class LakeServer {
     // A frame asks the lake that had the name of its catalog when the frame was made.
     public static void register(String id, Object server, String password) {
         SERVERS.put(id, new Object[] {server, password});
+    }
+
+    // The id of the lake of a catalog; empty if there is none.
+    static String attached(String catalog, SparkSession session) {
+        String id = session.sessionState().conf().getConfString("spark.sql.catalog." + catalog + ".lake", "");
+        try {
+            return id.isEmpty() ? LakeProcess.lake(catalog, session) : id;
+        } catch (Exception error) {
+            Platform.throwException(error);
+            return null;
+        }
     }
 
     static Map ask(String id, String method, Map values, Object frame) {
