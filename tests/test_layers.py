@@ -53,6 +53,7 @@ LAZY = {
     ("lakeconf.engines.spark.start", "lakeconf.engines.spark.hadoop"),
     ("lakeconf.engines.spark.start", "lakeconf.engines.spark.named_tables"),
     ("lakeconf.lake.named_lake", "lakeconf.engines.spark.named_tables"),
+    ("lakeconf.integrations.exports", "lakeconf.engines.spark.named_tables"),
     ("lakeconf.cli.config_commands", "lakeconf.pipelines"),
     ("lakeconf.cli.config_commands", "lakeconf.pipelines.models.unit_tests"),
     ("lakeconf.cli.change_commands", "lakeconf.inspection.table_copy"),

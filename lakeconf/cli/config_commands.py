@@ -34,6 +34,7 @@ from lakeconf.config.store_values import store_values
 from lakeconf.config.warnings import warnings
 from lakeconf.errors import ConfigError, Problem
 from lakeconf.integrations.exports import TOOLS, Export, export
+from lakeconf.logs import escaped
 from lakeconf.secret import shown
 from lakeconf.wording import counted
 
@@ -253,7 +254,7 @@ def export_command(
     path = None
     if output is not None:
         path = output / exported.file_name if output.is_dir() else output
-        check_new(path, force=force)
+        exported = _with_files(exported, path, force=force)
         write_output(path, exported.text)
     if format_name == "json":
         show_json({"tool": tool, "path": path and str(path), "text": exported.text, "notes": list(exported.notes)})
@@ -262,6 +263,18 @@ def export_command(
         show_lines(exported.text.rstrip("\n"))
     for note in exported.notes if path is not None else ():
         show(f"note: {note}", to_stderr=True)
+
+
+def _with_files(exported: Export, path: Path, *, force: bool) -> Export:
+    """Writes the other files of an export; its text then has their full paths."""
+    folder = path.resolve().parent
+    for target in (path, *(folder / name for name in exported.beside)):
+        check_new(target, force=force)
+    text = exported.text
+    for name, content in exported.beside.items():
+        write_output(folder / name, content())
+        text = text.replace(f" {name}\n", f" {escaped(str(folder / name))}\n")
+    return exported._replace(text=text)
 
 
 def _schema(stores: Sequence[str]) -> Export:

@@ -166,10 +166,10 @@ def check_new(path: Path, *, force: bool) -> None:
         raise click.UsageError(f"{path} already exists; use --force to overwrite it")
 
 
-def write_output(path: Path, text: str) -> None:
-    """Writes a file in UTF-8."""
+def write_output(path: Path, content: str | bytes) -> None:
+    """Writes a file; text in UTF-8."""
     try:
-        path.write_text(text, encoding="utf-8")
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
     except OSError as error:
         raise click.UsageError(f"{path} cannot be written: {error.strerror}") from error
 

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
 from lakeconf.config.config import Config
-from lakeconf.errors import LakeconfError
+from lakeconf.errors import LakeconfError, required
 from lakeconf.logs import escaped
 from lakeconf.secret import HiddenText
+
+# The class that Spark loads, and the file that has it.
+_CATALOG_CLASS = "org.apache.spark.sql.connector.catalog.LakeCatalog"
+_JAR = "lakeconf-spark.jar"
 
 
 class Export(NamedTuple):
@@ -20,6 +25,7 @@ class Export(NamedTuple):
     file_name: str  # the name that the tool expects
     text: str  # the content
     notes: Sequence[str] = ()  # what the tool does not support, and what else it needs
+    beside: Mapping[str, Callable[[], bytes]] = MappingProxyType({})  # files in the same folder, which the text names
 
 
 def export(config: Config, tool: str, *names: str) -> Export:
@@ -57,7 +63,7 @@ config = Config(
 
 
 def _dbt(config: Config, names: Sequence[str]) -> Export:
-    aliases = {name: _dbt_alias(config, name) for name in names}
+    aliases = {name: _plain_alias(config, "dbt", name) for name in names}
     lines = [
         f'        - {{path: "ducklake:lakeconf_{name}", alias: {json.dumps(aliases[name])}, is_ducklake: true}}'
         for name in names
@@ -85,14 +91,14 @@ lakeconf:
     return Export("profiles.yml", text, notes)
 
 
-def _dbt_alias(config: Config, name: str) -> str:
-    """Returns the alias of a store. Only plain names are allowed, because dbt runs templates in braces."""
+def _plain_alias(config: Config, tool: str, name: str) -> str:
+    """Returns the alias of a store. Only plain names are allowed: dbt, for one, runs templates in braces."""
     alias = next(outline.alias for outline in config.outline() if outline.name == name) or name
     if "$" in alias:
         alias = config.get_store(name).alias
     if isinstance(alias, HiddenText) or not re.fullmatch(r"\w+", alias, re.ASCII):
         raise LakeconfError(
-            f"the alias of the store {name!r} cannot be written for dbt",
+            f"the alias of the store {name!r} cannot be written for {tool}",
             hint="use letters, digits and underscores, and not the value of a secret",
         )
     return alias
@@ -125,6 +131,28 @@ definitions = Definitions(
     return Export("definitions.py", text, ["dagster-duckdb's resource only takes a path, but a lake needs secrets."])
 
 
+def _spark(config: Config, names: Sequence[str]) -> Export:
+    lines = {"spark.driver.extraClassPath": _JAR}
+    for name in names:
+        key = f"spark.sql.catalog.{_plain_alias(config, 'spark', name)}"
+        lines |= {key: _CATALOG_CLASS, f"{key}.store": name, f"{key}.python": sys.executable}
+        lines |= {f"{key}.config": str(config.path.resolve())} if config.path is not None else {}
+        storage = config.get_store(name).storage_backend
+        lines |= storage.spark_packages() if storage is not None else {}
+    text = "".join(f"{key} {escaped(value)}\n" for key, value in lines.items())
+    notes = [
+        f"-o FOLDER also writes {_JAR}.",
+        "Spark starts this Python on the driver's machine: it needs the configuration, and the variables of the stores.",
+    ]
+    return Export("spark-defaults.conf", text, notes, {_JAR: _catalog_jar})
+
+
+def _catalog_jar() -> bytes:
+    with required("pyspark", extra="spark", needed_for="a catalog of Spark"):
+        from lakeconf.engines.spark.named_tables import catalog_jar
+    return catalog_jar()
+
+
 def _only_name(tool: str, names: Sequence[str]) -> str:
     if len(names) > 1:
         raise LakeconfError(f"{tool} supports one store at a time", hint=f"name one of {', '.join(names)}")
@@ -132,5 +160,5 @@ def _only_name(tool: str, names: Sequence[str]) -> str:
 
 
 TOOLS: Mapping[str, Callable[[Config, Sequence[str]], Export]] = MappingProxyType(
-    {"dagster": _dagster, "dbt": _dbt, "dlt": _dlt, "sqlmesh": _sqlmesh}
+    {"dagster": _dagster, "dbt": _dbt, "dlt": _dlt, "spark": _spark, "sqlmesh": _sqlmesh}
 )

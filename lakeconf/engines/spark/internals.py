@@ -305,6 +305,8 @@ def define_catalog(spark: SparkSession) -> None:
             neighbour.getClassLoader().loadClass(CATALOG_CLASS)
         except Py4JJavaError:  # it is not defined yet
             _definitions(_compiled_object(spark, "Definitions", neighbour)).define()
+        else:
+            check_catalog(spark, str(_java(spark, f"{_CATALOG_PACKAGE}.LakeProcess").digest()))
 
 
 def _definitions(definitions: Any) -> Any:

@@ -7,7 +7,9 @@ scan from Python, and puts the plan of this frame in the place of the table's na
 
 from __future__ import annotations
 
+import io
 import re
+import zipfile
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, Protocol
@@ -16,11 +18,21 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from lakeconf.engines.spark.internals import CATALOG_CLASS, configure, define_catalog, require_classic, serve
+from lakeconf.engines.spark.internals import (
+    CATALOG_CLASS,
+    catalog_classes,
+    catalog_digest,
+    configure,
+    define_catalog,
+    require_classic,
+    serve,
+)
+from lakeconf.engines.spark.java_home import ensure_java
 from lakeconf.engines.spark.spark_types import first_line
 from lakeconf.errors import LakeconfError, SparkError
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_DIGEST = "lakeconf-digest"  # the class `LakeProcess` reads it
 _CONF = "spark.sql.catalog."
 _RESERVED = frozenset(("spark_catalog", "system", "session", "global_temp", "builtin"))
 
@@ -57,6 +69,17 @@ def attach(spark: SparkSession, alias: str, lake: Answering, *, use: bool) -> No
     configure(spark, {f"{key}.lake": answering(spark, lake), key: CATALOG_CLASS})
     if use:
         spark.sql(f"USE `{alias}`")
+
+
+def catalog_jar() -> bytes:
+    """The JAR file with the catalog class, for an application that Python does not start."""
+    ensure_java()
+    classes, version = catalog_classes()
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, code in sorted({**classes, _DIGEST: catalog_digest(version).encode()}.items()):
+            archive.writestr(zipfile.ZipInfo(name), code)  # without the time
+    return content.getvalue()
 
 
 def answering(spark: SparkSession, lake: Answering) -> str:
