@@ -25,10 +25,10 @@ def main(catalog: str, name: str, config: str, digest: str) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a shell, for its queries
         check_catalog(spark, digest)
         configure_files(spark, store.spark_conf(packages=False))
-        print("lake", answer_spark(store, spark), file=line, flush=True)  # noqa: T201 - what Java waits for
+        print("lake", answer_spark(store, spark), file=line, flush=True)
     except LakeconfError as error:
         text = f"{type(error).__name__}: {error}".replace("\n", "\0")
-        print(text, file=line, flush=True)  # noqa: T201
+        print(text, file=line, flush=True)
         return
     sys.stdin.buffer.read()
 

@@ -142,7 +142,7 @@ def _spark(config: Config, names: Sequence[str]) -> Export:
     text = "".join(f"{key} {escaped(value)}\n" for key, value in lines.items())
     notes = [
         f"-o FOLDER also writes {_JAR}.",
-        "Spark starts this Python on the driver's machine: it needs the configuration, and the variables of the stores.",
+        "Spark starts this Python on the driver's machine: it needs the configuration and the variables of the stores.",
     ]
     return Export("spark-defaults.conf", text, notes, {_JAR: _catalog_jar})
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -40,7 +38,7 @@ STATEMENTS = (
     "DELETE FROM {t} WHERE upper(name) = 'V1' OR id = 3",
     "UPDATE {t} SET name = concat(name, '!') WHERE part = 2",
 )
-ROWS = [(0, 0, "v0"), (2, 2, "v2!"), (4, 1, "v4"), (5, 2, "v5!"), (6, 0, "v6"), (7, 1, "v7")]
+ROWS: list[tuple[object, ...]] = [(0, 0, "v0"), (2, 2, "v2!"), (4, 1, "v4"), (5, 2, "v5!"), (6, 0, "v6"), (7, 1, "v7")]
 ROWS += [(8, 2, "merged!"), (9, 0, "merged"), (10, 1, "merged"), (11, None, "merged")]
 
 

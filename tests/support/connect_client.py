@@ -1,4 +1,4 @@
-"""A client of Spark Connect whose packages are those of the environment without lakeconf, which is a link; run as a script."""
+"""A client of Spark Connect, without lakeconf: a link that Python ignores; run as a script with `-S`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ def _answers(url: str, statements: Sequence[str]) -> list[Any]:
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    spark, answers = SparkSession.builder.remote(url).create(), []
+    spark = SparkSession.builder.remote(url).create()
+    answers: list[Any] = []
     for statement in statements:
         try:
             answers.append([list(row) for row in spark.sql(statement).collect()])

@@ -79,23 +79,26 @@ def named_server(project: Path, store: str, more: Mapping[str, str]) -> Iterator
     file, log = folder / "spark-defaults.conf", folder / "log"
     # The packages are in the settings of the tests.
     lines = [line for line in file.read_text().splitlines() if not line.startswith("spark.jars.")]
-    settings = spark_settings() | more | {
-        "spark.master": "local[2]",
-        "spark.plugins": _PLUGIN,
-        "spark.connect.grpc.binding.address": HOST,
-        "spark.connect.grpc.binding.port": str(ports[0]),
-        "spark.hadoop.hive.server2.thrift.bind.host": HOST,
-        "spark.hadoop.hive.server2.thrift.port": str(ports[1]),
-        "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),
-        "spark.sql.catalogImplementation": "in-memory",  # Hive's metastore takes half a minute to start
-        "spark.eventLog.enabled": "true",
-        "spark.eventLog.compress": "false",
-        "spark.eventLog.dir": folder.as_uri(),
-    }
+    settings = (
+        spark_settings()
+        | dict(more)
+        | {
+            "spark.master": "local[2]",
+            "spark.plugins": _PLUGIN,
+            "spark.connect.grpc.binding.address": HOST,
+            "spark.connect.grpc.binding.port": str(ports[0]),
+            "spark.hadoop.hive.server2.thrift.bind.host": HOST,
+            "spark.hadoop.hive.server2.thrift.port": str(ports[1]),
+            "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),
+            "spark.sql.catalogImplementation": "in-memory",  # Hive's metastore takes half a minute to start
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.compress": "false",
+            "spark.eventLog.dir": folder.as_uri(),
+        }
+    )
     file.write_text("\n".join([*lines, *(f"{key} {value}" for key, value in settings.items())]))
     command = [str(_HOME / "bin" / "spark-submit"), "--class", _SERVER, "spark-internal"]
     environment = _environment() | {"SPARK_CONF_DIR": str(folder)}
     with log.open("wb") as output, run_server(command, output, env=environment) as process:
-        for port in ports:
-            wait_until_ready(process, log, lambda port=port: accepts_connections(port))
+        wait_until_ready(process, log, lambda: all(map(accepts_connections, ports)))
         yield NamedServer(folder, *ports, process.pid)

@@ -33,6 +33,9 @@ _MOST_CAUSES = 20
 _CATALOG_PACKAGE = "org.apache.spark.sql.connector.catalog"
 CATALOG_CLASS = f"{_CATALOG_PACKAGE}.LakeCatalog"
 _defining = threading.Lock()
+# They have no types.
+_launch_gateway: Callable[[], Any] = launch_gateway
+_ensure_callback_server: Callable[[Any], None] = ensure_callback_server_started
 # What answers to a request: its method, its values, and perhaps a frame. The answer is a frame, or values for JSON.
 Answer: TypeAlias = Callable[[str, Mapping[str, Any], DataFrame | None], Any]
 # The constructors of compiled classes, by name, for the JVM that the process used last.
@@ -317,7 +320,7 @@ def _definitions(definitions: Any) -> Any:
 
 def catalog_classes() -> tuple[dict[str, bytes], str]:
     """The code of the catalog class and the others by the names of their files, and the version of Spark it is for."""
-    gateway: Any = launch_gateway()  # type: ignore[no-untyped-call]
+    gateway = _launch_gateway()
     try:
         loader = getattr(gateway.jvm, "java.lang.ClassLoader").getSystemClassLoader()
         neighbour = loader.loadClass(f"{_CATALOG_PACKAGE}.TableCatalog")
@@ -346,7 +349,7 @@ def check_catalog(spark: SparkSession, digest: str) -> None:
 
 def started_session() -> SparkSession:
     """The session for which the class `LakeProcess` has started this process."""
-    gateway: Any = launch_gateway()  # type: ignore[no-untyped-call]
+    gateway = _launch_gateway()
     jvm = gateway.jvm
     session = getattr(jvm, f"{_CATALOG_PACKAGE}.LakeProcess").session()
     java_context = getattr(jvm, "org.apache.spark.api.java.JavaSparkContext").fromSparkContext(session.sparkContext())
@@ -386,7 +389,7 @@ class _Server:
 
 def serve(spark: SparkSession, answer: Answer) -> str:
     """Lets the catalog class send its requests for a lake to Python; returns the lake's id for the settings."""
-    ensure_callback_server_started(_gateway(spark))  # type: ignore[no-untyped-call]
+    _ensure_callback_server(_gateway(spark))
     server, identity = _Server(spark, answer), uuid.uuid4().hex
     _java(spark, f"{_CATALOG_PACKAGE}.LakeServer").register(identity, server, server.password)
     _java(spark, f"{_CATALOG_PACKAGE}.LakeFunction").install(spark._jsparkSession)
