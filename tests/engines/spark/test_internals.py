@@ -206,6 +206,18 @@ def test_lookup_defines_the_catalog_class_and_the_callback_server_answers_it(spa
         internals._Server(own, answer).apply("guessed\0schemas\0{}", None)
 
 
+@pytest.mark.slow
+def test_launch_gateway_compiles_the_catalog_without_a_session(spark: SparkSession) -> None:
+    codes, version = internals.catalog_classes()
+    assert f"{internals.CATALOG_CLASS.replace('.', '/')}.class" in codes
+    assert all(code.startswith(b"\xca\xfe\xba\xbe") for code in codes.values())
+    assert version == spark.version
+    for digest in ("", internals.catalog_digest(version)):
+        internals.check_catalog(spark, digest)
+    with pytest.raises(SparkError, match="the JAR file of the catalog is of another version"):
+        internals.check_catalog(spark, internals.catalog_digest("4.0.0"))
+
+
 def test_readallfootersinparallel_reads_schema_and_writer(spark: SparkSession, tmp_path: Path) -> None:
     paths = sorted(written(spark, tmp_path).inputFiles())
     texts = [f"{Path(path.removeprefix('file://')).stat().st_size}\0{path}\0" for path in paths]

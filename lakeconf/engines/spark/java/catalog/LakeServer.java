@@ -9,6 +9,7 @@ import org.apache.spark.sql.AnalysisException;
 import org.apache.spark.sql.catalyst.trees.Origin;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.unsafe.Platform;
+import py4j.Py4JException;
 import scala.Option;
 
 // The Python objects that answer for catalogs, by id. A request is a password, the name of a method and JSON, and perhaps
@@ -48,6 +49,10 @@ public class LakeServer {
             Map read = (Map) JSON.readValue((String) answer, Map.class);
             if (read.get("error") != null) throw raised((String) read.get("error"));
             return read;
+        } catch (Py4JException error) {
+            if (String.valueOf(error.getMessage()).startsWith("An exception was raised by")) throw error;
+            throw raised("SparkError: the Python process of the lake has ended; what the statement writes may be committed"
+                + "\n  hint: look at the snapshots, and repeat the statement if it is not");
         } catch (Exception error) {
             Platform.throwException(error);
             return null;
