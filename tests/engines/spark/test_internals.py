@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import shlex
 import struct
+import sys
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +15,7 @@ import pyspark
 import pytest
 from jvm_calls import execution_of
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkAttributeError
+from pyspark.errors import AnalysisException, PySparkAttributeError
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import LongType, StringType, StructField, StructType
@@ -216,6 +218,24 @@ def test_launch_gateway_compiles_the_catalog_without_a_session(spark: SparkSessi
         internals.check_catalog(spark, digest)
     with pytest.raises(SparkError, match="the JAR file of the catalog is of another version"):
         internals.check_catalog(spark, internals.catalog_digest("4.0.0"))
+
+
+@pytest.mark.slow
+def test_py4jserver_gives_a_python_process_the_session_that_starts_it(spark: SparkSession, tmp_path: Path) -> None:
+    code = f"spark = internals.{internals.started_session.__name__}()"
+    program, seen = tmp_path / "python", tmp_path / "seen"
+    code += f"; open({str(seen)!r}, 'w').write(f'{{spark.sparkContext.applicationId}} {{spark.range(3).count()}}')"
+    line = shlex.join([sys.executable, "-c", f"from lakeconf.engines.spark import internals; {code}"])
+    program.write_text(f"#!/bin/sh\nexec {line}\n")
+    program.chmod(0o700)
+    own, key = spark.newSession(), "spark.sql.catalog.program"
+    internals.define_catalog(own)
+    internals.configure(own, {key: internals.CATALOG_CLASS, f"{key}.store": "dev", f"{key}.python": str(program)})
+    default = spark._jvm.org.apache.spark.sql.classic.SparkSession.getDefaultSession().get()
+    with pytest.raises(AnalysisException, match="the Python process of lakeconf did not start"):
+        own.sql("SHOW NAMESPACES IN program")  # it does not answer
+    assert seen.read_text() == f"{spark.sparkContext.applicationId} 3"
+    assert spark._jvm.org.apache.spark.sql.classic.SparkSession.getDefaultSession().get().equals(default)
 
 
 def test_readallfootersinparallel_reads_schema_and_writer(spark: SparkSession, tmp_path: Path) -> None:
