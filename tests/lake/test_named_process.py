@@ -25,7 +25,8 @@ pytestmark = pytest.mark.slow
 
 def processes(of: SparkSession) -> list[int]:
     """The Python processes that answer for catalogs of the application."""
-    jvm = int(of._jvm.ProcessHandle.current().pid())
+    java: Any = of._jvm
+    jvm = int(java.ProcessHandle.current().pid())
     found = []
     for process in map(int, filter(str.isdigit, os.listdir("/proc"))):
         try:

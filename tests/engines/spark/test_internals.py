@@ -8,7 +8,7 @@ import struct
 import sys
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import py4j.java_gateway
 import pyspark
@@ -231,11 +231,12 @@ def test_py4jserver_gives_a_python_process_the_session_that_starts_it(spark: Spa
     own, key = spark.newSession(), "spark.sql.catalog.program"
     internals.define_catalog(own)
     internals.configure(own, {key: internals.CATALOG_CLASS, f"{key}.store": "dev", f"{key}.python": str(program)})
-    default = spark._jvm.org.apache.spark.sql.classic.SparkSession.getDefaultSession().get()
+    jvm: Any = spark._jvm
+    default = jvm.org.apache.spark.sql.classic.SparkSession.getDefaultSession().get()
     with pytest.raises(AnalysisException, match="the Python process of lakeconf did not start"):
         own.sql("SHOW NAMESPACES IN program")  # it does not answer
     assert seen.read_text() == f"{spark.sparkContext.applicationId} 3"
-    assert spark._jvm.org.apache.spark.sql.classic.SparkSession.getDefaultSession().get().equals(default)
+    assert jvm.org.apache.spark.sql.classic.SparkSession.getDefaultSession().get().equals(default)
 
 
 def test_readallfootersinparallel_reads_schema_and_writer(spark: SparkSession, tmp_path: Path) -> None:
