@@ -71,9 +71,10 @@ test-latest: setup ## Run the tests of the integrations with the newest versions
 	@.venv-latest/bin/python -m pytest tests/integrations tests/lake/test_narwhals_parity.py
 
 SPARK_TESTS := tests/engines/spark tests/differential tests/commit tests/write/test_merge.py tests/inspection/test_verify.py \
-	tests/test_pyspark_lakeconf.py tests/lake/test_streaming.py
+	tests/test_pyspark_lakeconf.py tests/lake/test_streaming.py $(wildcard tests/lake/test_named_*.py)
 # What every change runs with the oldest Spark.
-OLDEST_TESTS := tests/differential tests/write/test_merge.py tests/test_pyspark_lakeconf.py tests/engines/spark/read/test_deletes.py
+OLDEST_TESTS := tests/differential tests/write/test_merge.py tests/test_pyspark_lakeconf.py tests/engines/spark/read/test_deletes.py \
+	tests/lake/test_named_procedures.py tests/lake/test_named_reads.py tests/lake/test_named_writes.py
 
 # Older versions of PySpark leave sockets open, and call what other packages have deprecated since.
 SPARK_WARNINGS := -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning -W ignore::DeprecationWarning

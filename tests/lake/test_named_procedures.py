@@ -182,7 +182,7 @@ def test_changes_of_a_table(sql: SparkSession, lake: Lake) -> None:
         f"'raw.e', {created}, 99": "until snapshot 99",
         "'raw.nothing', 1": "TableNotFoundError: no table 'raw.nothing'",
         "'spark_catalog.raw.e', 1": "not a table of a lake",
-        "'raw''e', 1": "is not the name of a table",
+        "'raw.e-f', 1": "is not the name of a table",
         "'dev.raw.e.history', 1": "one schema",
         "'', 1": "is not the name of a table",
     }.items():
@@ -207,7 +207,7 @@ REFUSED = {
     "compact('raw.e', 3)": "WRONG_NUM_ARGS|too many|PROCEDURE",
     "compact('a.b.c')": "one schema",
     "compact('spark_catalog.raw.e')": "is not a table of dev",
-    "compact('e''')": "is not the name of a table",
+    "compact('e-f')": "is not the name of a table",
     "restore('raw.e')": "either a version or a timestamp",
     "restore('raw.e', 1, current_timestamp())": "either a version or a timestamp",
     "restore(version => 1)": "REQUIRED_PARAMETER_NOT_FOUND",

@@ -38,7 +38,7 @@ COLUMNS = "id BIGINT, name STRING, day DATE, amt DECIMAL(10,2)"
 STATEMENTS = (
     "INSERT INTO t VALUES (1, 'a', DATE '2026-01-01', 1.5), (2, NULL, DATE '2026-01-02', NULL), (3, 'c', NULL, 3)",
     "INSERT INTO t SELECT id + 10, upper(name), day, amt * 2 FROM t",
-    "INSERT INTO t (name, id) SELECT 'named', 40 + i FROM (VALUES (1), (2), (3)) AS v(i)",
+    "INSERT INTO t (name, id, amt, day) SELECT 'named', 40 + i, NULL, NULL FROM (VALUES (1), (2), (3)) AS v(i)",
     "UPDATE t SET name = 'x'",
     "UPDATE t SET amt = amt + id, name = concat(name, CAST(id AS VARCHAR(9))) WHERE id % 2 = 1 OR day IS NULL",
     "UPDATE t SET amt = (SELECT max(amt) FROM t), id = id + 100 WHERE id IN (SELECT id - 10 FROM t)",
@@ -72,6 +72,13 @@ def test_statements_leave_the_rows_of_duckdb(sql: SparkSession, lake: Lake, part
             changed = bool(expected and expected[0][0])
             assert len(lake.snapshots()) - before <= 1, statement
             assert not changed or len(lake.snapshots()) - before == 1, statement
+
+
+@pytest.mark.needs_spark("4.1")
+def test_columns_that_an_insert_does_not_name_are_null(sql: SparkSession, lake: Lake) -> None:
+    sql.sql(f"CREATE TABLE t ({COLUMNS})")
+    sql.sql("INSERT INTO t (name, id) VALUES ('a', 1)")
+    assert rows(lake, "SELECT id, name, day, amt FROM t") == [(1, "a", None, None)]
 
 
 def test_overwrites(sql: SparkSession, lake: Lake) -> None:
