@@ -183,8 +183,8 @@ def filled(store: Store, keys: list[str]) -> None:
     def insert(first: int, count: int, more: str) -> str:
         rows = []
         for k in range(first, first + count):
-            chosen = [values[(k // 7 + k % 2 + at) % len(values)] for at, values in enumerate(VALUES.values())]
-            typed = (f"CAST({text} AS {kind})" for text, kind in zip(chosen, TYPES.values(), strict=True))
+            chosen = {name: VALUES[name][(k // 7 + k % 2 + at) % len(VALUES[name])] for at, name in enumerate(TYPES)}
+            typed = (f"CAST({text} AS {TYPES[name]})" for name, text in chosen.items())
             rows.append(f"({k}, {', '.join(typed)}{more})")
         return f"INSERT INTO e VALUES {', '.join(rows)}"
 
