@@ -1,5 +1,7 @@
 package lakeconf;
 
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
 import java.util.TreeMap;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.*;
@@ -79,15 +81,31 @@ public class ReportedFiles extends ManifestFileCommitProtocol implements scala.F
         return files.toString();
     }
 
-    public Object apply() {
+    public Object apply() throws Exception {
         QueryExecution query = frame.queryExecution();
         Seq columns = query.analyzed().output();
         Map nowhereElse = (Map) Map$.MODULE$.empty();
         FileFormatWriter.OutputSpec output = new FileFormatWriter.OutputSpec(folder, nowhereElse, columns);
-        return FileFormatWriter.write(
+        return carriedOut(new Object[] {
             (SparkSession) frame.sparkSession(), query.executedPlan(), new ParquetFileFormat(), this, output,
-            settings(), partitions(columns), Option.empty(), (Seq) Seq$.MODULE$.empty(), options, 0,
-            FileFormatWriter.write$default$12());
+            settings(), partitions(columns), Option.empty(), (Seq) Seq$.MODULE$.empty(), options, Integer.valueOf(0)});
+    }
+
+    // Spark 4.0.0 does not have the last parameter.
+    private static Object carriedOut(Object[] arguments) throws Exception {
+        for (Method method : FileFormatWriter.class.getMethods()) {
+            if (!method.getName().equals("write")) continue;
+            Object[] all = java.util.Arrays.copyOf(arguments, method.getParameterCount());
+            if (all.length == 12)
+                all[11] = FileFormatWriter.class.getMethod("write$default$12", new Class[0]).invoke(null, new Object[0]);
+            try {
+                return method.invoke(null, all);
+            } catch (InvocationTargetException error) {
+                if (error.getCause() instanceof Error) throw (Error) error.getCause();
+                throw (Exception) error.getCause();
+            }
+        }
+        throw new NoSuchMethodException("FileFormatWriter.write");
     }
 
     private Configuration settings() {
