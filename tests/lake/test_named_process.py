@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from jvm_calls import jvm_of
 from pyspark.errors import AnalysisException
 
 import lakeconf
@@ -25,8 +26,7 @@ pytestmark = pytest.mark.slow
 
 def processes(of: SparkSession) -> list[int]:
     """The Python processes that answer for catalogs of the application."""
-    java: Any = of._jvm
-    jvm = int(java.ProcessHandle.current().pid())
+    jvm = int(jvm_of(of).ProcessHandle.current().pid())
     found = []
     for process in map(int, filter(str.isdigit, os.listdir("/proc"))):
         try:

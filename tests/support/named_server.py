@@ -1,4 +1,4 @@
-"""A server of Spark that no Python starts, for Spark Connect and JDBC: a lake is a catalog by its settings alone.
+"""A server of Spark that no Python starts, for Spark Connect and JDBC: its settings name a lake as a catalog.
 
 Its clients have no lakeconf.
 """

@@ -8,12 +8,12 @@ import struct
 import sys
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import py4j.java_gateway
 import pyspark
 import pytest
-from jvm_calls import execution_of
+from jvm_calls import execution_of, jvm_of
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkAttributeError
 from pyspark.sql import SparkSession
@@ -231,7 +231,7 @@ def test_py4jserver_gives_a_python_process_the_session_that_starts_it(spark: Spa
     own, key = spark.newSession(), "spark.sql.catalog.program"
     internals.define_catalog(own)
     internals.configure(own, {key: internals.CATALOG_CLASS, f"{key}.store": "dev", f"{key}.python": str(program)})
-    jvm: Any = spark._jvm
+    jvm = jvm_of(spark)
     default = jvm.org.apache.spark.sql.classic.SparkSession.getDefaultSession().get()
     with pytest.raises(AnalysisException, match="the Python process of lakeconf did not start"):
         own.sql("SHOW NAMESPACES IN program")  # it does not answer
