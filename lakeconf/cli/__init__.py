@@ -27,7 +27,7 @@ def main() -> int:
         code = 130
     finally:
         # What DuckDB still holds in cycles must end before Python does: Python 3.14 aborts otherwise.
-        if "duckdb" not in sys.modules:
+        if "_duckdb" not in sys.modules:
             gc.freeze()
     return code
 
