@@ -450,9 +450,9 @@ def test_ducklake_writes_no_other_text_into_sql(tmp_path: Path) -> None:
 
 # What users run, each with a lake; the others read only the configuration.
 _COMMANDS = (
-    "doctor, tables, tables t, snapshots, sql FROM t, sql FROM v, sql SELECT m(1), report -o report.html, graph, plan, "
-    "diff dev dev t, copy dev other --yes, restore t --version 3 --yes, run --yes, load more.csv t --yes, test, "
-    "maintain --dry-run, maintain --yes"
+    "doctor, tables, tables t, snapshots, history t, sql FROM t, sql FROM v, sql SELECT m(1), report -o report.html, "
+    "graph, plan, diff dev dev t, copy dev other --yes, restore t --version 3 --yes, undo t --yes, run --yes, "
+    "load more.csv t --yes, test, maintain --dry-run, maintain --yes"
 )
 COMMANDS = _COMMANDS.split(", ")
 WITHOUT_LAKE = {"init", "validate", "stores", "preview-sql", "export"}
