@@ -44,10 +44,14 @@ def delete(_: SparkSession, lake: Lake, __: str) -> None:
 
 
 def scan(_: SparkSession, lake: Lake, __: str) -> object:
-    """Returns the rows and the plan of a scan."""
-    found: Any = lake.table(TABLE).scan().to_native()
-    plan = execution_of(found).toString()
-    return {"rows": sorted([one.id, one.part, one.value] for one in found.collect()), "plan": plan}
+    frame: Any = lake.table(TABLE).scan().to_native()
+    return _read(frame)
+
+
+def _read(frame: DataFrame) -> object:
+    """Returns the rows and the plan of a frame."""
+    plan = execution_of(frame).toString()
+    return {"rows": sorted([row.id, row.part, row.value] for row in frame.collect()), "plan": plan}
 
 
 def stream(spark: SparkSession, lake: Lake, folder: str) -> None:
@@ -58,8 +62,20 @@ def stream(spark: SparkSession, lake: Lake, folder: str) -> None:
     writer.start().awaitTermination()
 
 
+def merge_by_name(spark: SparkSession, _: Lake, __: str) -> None:
+    rows(spark, 110, 130, "'named'").createOrReplaceTempView("source")
+    spark.sql(
+        f"MERGE INTO prod.{TABLE} t USING source s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+    )
+
+
+def scan_by_name(spark: SparkSession, _: Lake, __: str) -> object:
+    return _read(spark.table(f"prod.{TABLE}"))
+
+
 OPERATIONS: dict[str, Callable[[Any, Lake, str], object]] = {
-    one.__name__: one for one in (append, overwrite, merge, delete, scan, stream)
+    one.__name__: one for one in (append, overwrite, merge, delete, scan, stream, merge_by_name, scan_by_name)
 }
 
 

@@ -105,6 +105,8 @@ AFTER: dict[str, Any] = {
     "delete": lambda rows: {number: row for number, row in rows.items() if not 20 <= number < 40},
     "scan": lambda rows: rows,
     "stream": lambda rows: rows | made(100, 120),
+    "merge_by_name": lambda rows: rows | made(110, 130, "named"),
+    "scan_by_name": lambda rows: rows,
 }
 # The operations that lose an executor.
 LOST = list(AFTER) if PROVE else list(AFTER)[::2]
@@ -167,7 +169,7 @@ def test_each_operation_survives_the_loss_of_an_executor(
         rows = after(rows)
         expected = [(number, *row) for number, row in sorted(rows.items())]
         assert server_project.rows(f"SELECT id, part, value FROM {TABLE} ORDER BY id") == expected, operation
-        if operation == "scan":
+        if operation.startswith("scan"):
             scanned = json.loads(answer)
             assert scanned["rows"] == [list(row) for row in expected]
             server_project.assert_no_secret(text=scanned["plan"])
