@@ -204,6 +204,11 @@ class NamedLake:
         named_writes.create(self._scope({"version": version}), values, frame, self._engine)
         return {}
 
+    def create_schema(self, values: Values, _: Any) -> Values:
+        """CREATE NAMESPACE."""
+        named_writes.create_schema(self._scope({}), values)
+        return {}
+
     def alter(self, values: Values, _: Any) -> Values:
         """ALTER TABLE and COMMENT ON."""
         named_writes.alter(self._scope({}), values, self._engine)
@@ -258,6 +263,7 @@ METHODS: Mapping[str, Callable[[NamedLake, Values, Any], Any]] = {
     "change": NamedLake.change,
     "check_definition": NamedLake.check_definition,
     "create": NamedLake.create,
+    "create_schema": NamedLake.create_schema,
     "alter": NamedLake.alter,
     "drop": NamedLake.drop,
     "rename": NamedLake.rename,

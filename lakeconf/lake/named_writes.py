@@ -151,6 +151,14 @@ def create(scope: Scope, values: Values, frame: Any, engine: NamedReads) -> None
             write(transaction, name, AppendRows(frame))
 
 
+def create_schema(scope: Scope, values: Values) -> None:
+    """CREATE NAMESPACE."""
+    schema, properties = values["schema"], sorted(values["properties"].keys() - _SET_BY_SPARK)
+    if properties:
+        raise UnsupportedError(f"a schema of a lake has no {properties[0]}", hint="omit it")
+    write(scope, joined_name(schema, "any table"), define.CreateSchema(), message=f"create schema {schema}")
+
+
 def alter(scope: Scope, values: Values, engine: NamedReads) -> None:
     """ALTER TABLE and COMMENT ON."""
     name = joined_name(values["schema"], values["name"])

@@ -173,6 +173,16 @@ def test_partition_keys_have_any_name(sql: SparkSession, lake: Lake) -> None:
     assert rows(lake, "FROM t") == [("x", 3, date(2026, 1, 2), 4)]
 
 
+def test_a_schema_is_created_once(sql: SparkSession, lake: Lake) -> None:
+    before = len(lake.snapshots())
+    for _ in range(2):
+        sql.sql("CREATE SCHEMA IF NOT EXISTS dev.`new one`")
+    assert len(lake.snapshots()) == before + 1
+    assert "`new one`" in [row.namespace for row in sql.sql("SHOW NAMESPACES IN dev").collect()]
+    sql.sql("CREATE TABLE dev.`new one`.t AS SELECT 1 AS id")
+    assert rows(lake, 'FROM "new one".t') == [(1,)]
+
+
 REFUSED = {
     "CREATE TABLE u (a VARCHAR(3))": "DuckLake checks no lengths",
     "CREATE TABLE u (a INT DEFAULT 3)": "",
@@ -183,8 +193,11 @@ REFUSED = {
     "CREATE TABLE u (a STRING) PARTITIONED BY (truncate(2, a))": "no partition key truncate",
     "CREATE TABLE u PARTITIONED BY (b) AS SELECT 1 AS a": "",
     "CREATE TABLE u AS SELECT INTERVAL '1' DAY AS a": "DuckLake does not support",
-    "CREATE NAMESPACE s": "the first table of a schema creates it",
-    "DROP NAMESPACE main": "cannot create, change or drop a schema",
+    "CREATE NAMESPACE s COMMENT 'a'": "a schema of a lake has no comment",
+    "CREATE NAMESPACE dev.a.b": "names of one part",
+    "CREATE NAMESPACE dev.lakeconf": "belongs to lakeconf",
+    "CREATE NAMESPACE main": "exists",
+    "DROP NAMESPACE main": "cannot change or drop a schema",
     "ALTER TABLE t SET TBLPROPERTIES ('x' = 'y')": "cannot change this: the property 'x'",
     "ALTER TABLE t ADD COLUMN a INT FIRST": "a position or a default",
     "ALTER TABLE t ALTER COLUMN id TYPE STRING": "",

@@ -1,4 +1,4 @@
-"""Creates, renames, describes and drops tables and views."""
+"""Creates, renames, describes and drops tables and views, and creates schemas."""
 
 from __future__ import annotations
 
@@ -66,6 +66,19 @@ class CreateTable:
             info = new_table(schema, table, folder, described, self.definition.partitioned_by)
             targets[table_key(name)] = Target(info, {column: text for column, text, _ in described}, stored=None)
         return [DefineTable(table=created, sql=statements, creates=True, targets=targets)]
+
+
+@dataclass(frozen=True)
+class CreateSchema:
+    """Creates the schema of a table, without the table."""
+
+    def plan(self, context: WriteContext) -> Sequence[Action]:
+        """Creates the schema."""
+        refuse_internal(context.table)
+        schema, _ = split_name(context.table)
+        statement = f"CREATE SCHEMA IF NOT EXISTS {qualified(context.session.alias, schema)}"
+        check_placeholders(statement, f"the schema {schema!r}")
+        return [DefineTable(table=full_name(context.table), sql=(statement,))]
 
 
 @dataclass(frozen=True)

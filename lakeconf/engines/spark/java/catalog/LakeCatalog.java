@@ -8,6 +8,7 @@ import java.util.Locale;
 import java.util.Map;
 import java.util.TreeSet;
 import org.apache.spark.sql.catalyst.analysis.AnalysisContext;
+import org.apache.spark.sql.catalyst.analysis.NamespaceAlreadyExistsException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -266,10 +267,19 @@ public class LakeCatalog implements StagingTableCatalog, SupportsNamespaces, Pro
     }
 
     private static RuntimeException schemas() {
-        return LakeServer.raised("UnsupportedError: Spark's SQL cannot create, change or drop a schema of a lake"
-            + "\n  hint: the first table of a schema creates it");
+        return LakeServer.raised("UnsupportedError: Spark's SQL cannot change or drop a schema of a lake"
+            + "\n  hint: drop its tables: a schema without tables does no harm");
     }
-    public void createNamespace(String[] namespace, Map properties) { throw schemas(); }
+
+    public void createNamespace(String[] namespace, Map properties) {
+        if (namespace.length != 1) throw LakeServer.raised("SchemaError: the schemas of a lake have names of one part");
+        if (namespaceExists(namespace)) Platform.throwException(new NamespaceAlreadyExistsException(namespace));
+        HashMap values = new HashMap();
+        values.put("schema", namespace[0]);
+        values.put("properties", properties);
+        ask("create_schema", values);
+    }
+
     public void alterNamespace(String[] namespace, NamespaceChange[] changes) { throw schemas(); }
     public boolean dropNamespace(String[] namespace, boolean cascade) { throw schemas(); }
 }
