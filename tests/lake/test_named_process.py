@@ -58,7 +58,13 @@ def configured(spark: SparkSession, project: Path) -> Iterator[Callable[..., Spa
         own._jsparkSession.sharedState().conf().remove(key)
         context.conf().remove(key)
     for process in processes(own):
-        os.kill(process, signal.SIGKILL)
+        kill(process)
+
+
+def kill(process: int) -> None:
+    os.kill(process, signal.SIGKILL)
+    while Path(f"/proc/{process}").exists():  # until Java has its exit code
+        os.sched_yield()
 
 
 def counted(spark: SparkSession) -> Any:
@@ -73,9 +79,7 @@ def test_the_process_answers_until_it_is_killed_and_then_another_one(configured:
     assert processes(spark) == [process]
     other = spark.newSession()
     assert counted(other) == (3, 3)
-    os.kill(process, signal.SIGKILL)
-    while Path(f"/proc/{process}").exists():  # until Java has its exit code
-        os.sched_yield()
+    kill(process)
     with pytest.raises(AnalysisException, match="the Python process of the lake has ended"):
         frame.count()
     assert counted(spark) == (3, 3)
