@@ -49,6 +49,9 @@ def _available_bytes() -> int:
     return int(found["MemAvailable"].split()[0]) * 1024
 
 
+# dbt and SQLMesh do not support Python 3.14 yet, as docs/platforms.md says: importing them fails there.
+collect_ignore = ["integrations/test_dbt.py", "integrations/test_sqlmesh.py"] if sys.version_info >= (3, 14) else []
+
 pytest_plugins = [
     "crash_reports",
     "tiers",
