@@ -242,6 +242,8 @@ def _others(session: Session, info: TableInfo) -> set[tuple[str, str]]:
 def _size(session: Session, info: TableInfo | None) -> tuple[int, int]:
     """The files and bytes of a table, or of all."""
     sums = "sum(file_count + delete_file_count), sum(file_size_bytes + delete_file_size_bytes)"
-    one = "true" if info is None else f"table_id = {info.table_id}"
-    ((files, size),) = session.writer.rows(f"SELECT {sums} FROM ducklake_table_info(?) WHERE {one}", [session.alias])
+    condition = "true" if info is None else f"table_id = {info.table_id}"
+    ((files, size),) = session.writer.rows(
+        f"SELECT {sums} FROM ducklake_table_info(?) WHERE {condition}", [session.alias]
+    )
     return int(files or 0), int(size or 0)

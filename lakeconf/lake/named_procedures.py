@@ -26,20 +26,20 @@ _NULL = "NULL"
 _HISTORY = {
     "snapshot_id": "number",
     "time": "time",
-    "changes": "texts",
-    "author": "text",
-    "message": "text",
-    "extra_info": "text",
+    "changes": "strings",
+    "author": "string",
+    "message": "string",
+    "extra_info": "string",
 }
 _FILES = {
-    "path": "text",
+    "path": "string",
     "rows": "number",
     "bytes": "number",
     "begin_snapshot": "number",
-    "delete_file": "text",
+    "delete_file": "string",
     "deleted_rows": "number",
-    "partition": "texts",
-    "partition_keys": "texts",
+    "partition": "strings",
+    "partition_keys": "strings",
 }
 
 
@@ -108,7 +108,7 @@ def _cleanup(scope: Scope, arguments: Arguments) -> pyarrow.Table:
     maintenance, dry_run = Maintenance(scope), arguments["dry_run"]
     limits: Mapping[str, Any] = {"older_than": moment(arguments["older_than"]), "force": arguments["force"]}
     paths = maintenance.plan_cleanup(**limits).paths if dry_run else maintenance.cleanup(**limits)
-    return _rows({"path": "text", "removed": "flag"}, [{"path": path, "removed": not dry_run} for path in paths])
+    return _rows({"path": "string", "removed": "flag"}, [{"path": path, "removed": not dry_run} for path in paths])
 
 
 def _restore(scope: Scope, arguments: Arguments) -> pyarrow.Table:
@@ -167,8 +167,8 @@ def _rows(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> pyar
     types = {
         "number": pa.int64(),
         "flag": pa.bool_(),
-        "text": pa.string(),
-        "texts": pa.list_(pa.string()),
+        "string": pa.string(),
+        "strings": pa.list_(pa.string()),
         "time": pa.timestamp("us", "UTC"),
     }
     return pa.Table.from_pylist(list(rows), pa.schema([(name, types[kind]) for name, kind in columns.items()]))

@@ -378,7 +378,7 @@ class _Server:
         return answer._jdf if isinstance(answer, DataFrame) else json.dumps(answer)
 
     def _framed(self, frame: Any) -> DataFrame:
-        """A frame in its own session, whose settings it has: that of a client may be another one."""
+        """A frame with the settings of its own session: each client of a server has one."""
         return DataFrame(frame, SparkSession(self._spark.sparkContext, frame.sparkSession()))
 
     class Java:

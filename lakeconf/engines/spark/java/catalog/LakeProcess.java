@@ -47,13 +47,16 @@ public class LakeProcess {
                 each.remove();
             }
             starting = session.newSession();
-            LakeProcess started = new LakeProcess(context, start(settings, new String[] {
-                settings.get(prefix + "python", python(settings)), "-m", "pyspark_lakeconf.named_process", catalog,
-                settings.get(prefix + "store"), settings.get(prefix + "config", ""), digest()}));
-            started.lake = started.answered();
-            starting = null;
-            STARTED.put(key, started);
-            return started.lake;
+            try {
+                LakeProcess started = new LakeProcess(context, start(settings, new String[] {
+                    settings.get(prefix + "python", python(settings)), "-m", "pyspark_lakeconf.named_process", catalog,
+                    settings.get(prefix + "store"), settings.get(prefix + "config", ""), digest()}));
+                started.lake = started.answered();
+                STARTED.put(key, started);
+                return started.lake;
+            } finally {
+                starting = null;
+            }
         }
     }
 
