@@ -6,7 +6,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import (
     AfterValidator,
@@ -27,6 +27,8 @@ from lakeconf.logs import escaped
 from lakeconf.secret import Secret
 from lakeconf.sql import Attach, CreateSecret, SetOption, Statement, Value
 
+# What somebody may do with a lake. A maintainer may also remove files.
+Role = Literal["reader", "writer", "maintainer"]
 # Hints of faults in credentials, and in all of them.
 ALL_CREDENTIALS = "set all of them, or omit them all to use the existing secret that secret_name names"
 ANY_CREDENTIALS = "set all credentials, or omit them all to use the existing secret that secret_name names"
@@ -146,6 +148,15 @@ class Backend(BaseModel, ABC):
             names: The store's names.
         """
         return ()
+
+    def grants(self, role: Role, name: str) -> str:  # noqa: ARG002 - for services that have roles
+        """What an administrator runs or pastes to give a role its access; empty if the service has no such text.
+
+        Args:
+            role: What the role may do.
+            name: The name of the role, for services with named roles.
+        """
+        return ""
 
     def secrets_held(self) -> tuple[Secret, ...]:
         """All secret values of the backend, to be scrubbed from messages."""

@@ -22,7 +22,9 @@ from lakeconf.errors import LakeconfError, suggestion
 GROUPS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
         "Start": {
-            **dict.fromkeys(("init", "validate", "stores", "preview-sql", "export"), "lakeconf.cli.config_commands"),
+            **dict.fromkeys(
+                ("init", "validate", "stores", "preview-sql", "export", "grants"), "lakeconf.cli.config_commands"
+            ),
             "doctor": "lakeconf.cli.inspect_commands",
         },
         "Inspect": dict.fromkeys(

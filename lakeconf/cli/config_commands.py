@@ -1,4 +1,4 @@
-"""Commands about the configuration: init, validate, stores, preview-sql, export."""
+"""Commands about the configuration: init, validate, stores, preview-sql, export, grants."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from textwrap import indent
+from typing import get_args
 
 import click
 
+from lakeconf.backends.backend import Role
 from lakeconf.cli.options import format_option, output_options, overwrite_option, store_option, stores_option
 from lakeconf.cli.output import (
     check_new,
@@ -33,6 +35,7 @@ from lakeconf.config.schema import json_schema
 from lakeconf.config.store_values import store_values
 from lakeconf.config.warnings import warnings
 from lakeconf.errors import ConfigError, Problem
+from lakeconf.inspection.grants import grants
 from lakeconf.integrations.exports import TOOLS, Export, export
 from lakeconf.logs import escaped
 from lakeconf.secret import shown
@@ -227,6 +230,30 @@ def preview_sql_command(
     else:
         for statement in statements:
             show(statement)
+
+
+@click.command("grants", short_help="Show what gives a role access to a store.")
+@store_option
+@click.option("--role", type=click.Choice(get_args(Role)), required=True, help="What the role may do.")
+@click.option("--to", metavar="NAME", help="Name of the role in PostgreSQL; by default lake_ and the value of --role.")
+@output_options("text", "json")
+def grants_command(store: str | None, source: str | None, format_name: str, *, role: Role, to: str | None) -> None:
+    """Print the statements and the policy that give a role access to the catalog and the files, without connecting.
+
+    A reader reads. A writer also commits, but removes no files. A maintainer also removes them. The store is that of
+    the role that owns the catalog.
+
+    \b
+        lakeconf grants --store prod --role reader --to reports
+        lakeconf grants --store prod --role reader --format json | jq -r .storage > policy.json
+    """
+    granted = grants(init(source).get_store(store), role, to)
+    if format_name == "json":
+        show_json(granted._asdict())
+        return
+    for note in granted.notes:
+        show(f"note: {note}", to_stderr=True)
+    show_lines("\n\n".join(filter(None, (granted.catalog, granted.storage))))
 
 
 @click.command("export", short_help="Write the configuration of another tool, or of an editor.")

@@ -100,6 +100,7 @@ OF_A_STORE = {
     "doctor prod": 2,
     "export prod": 2,
     "export dbt prod": 2,
+    "grants prod --role reader": 2,
     "sql prod": 1,
     "sql SELECT prod": 2,
     "tables prod": 1,
@@ -328,7 +329,7 @@ def test_no_option_is_declared_twice() -> None:
 
 
 # Options whose values are names or paths, which the command looks up before it connects.
-NAMES = {"--config", "--env-file", "--store", "--on", "--output", "--file", "--explain"}
+NAMES = {"--config", "--env-file", "--store", "--on", "--output", "--file", "--explain", "--to"}
 
 
 def _checked() -> list[tuple[str, str]]:

@@ -71,6 +71,17 @@ class S3Server:
             config=BotoConfig(s3={"addressing_style": "path"}, retries={"total_max_attempts": 1}),
         )
 
+    def create_user(self, name: str, policy: str) -> S3Keys:
+        """Creates a user with an IAM policy, of which moto checks the actions only; then it checks each request."""
+        # moto does not check the next requests: those below.
+        request = urllib.request.Request(f"{self.url}/moto-api/reset-auth", b"3", {"Content-Type": "text/plain"})  # noqa: S310
+        urllib.request.urlopen(request, timeout=START_TIMEOUT_SECONDS).close()  # noqa: S310
+        with contextlib.closing(self.client("iam")) as iam:
+            iam.create_user(UserName=name)
+            iam.put_user_policy(UserName=name, PolicyName=name, PolicyDocument=policy)
+            key = iam.create_access_key(UserName=name)["AccessKey"]
+        return S3Keys(key["AccessKeyId"], key["SecretAccessKey"])
+
     def create_bucket(self) -> str:
         """Creates an empty bucket and returns its name."""
         name = f"bucket-{next(numbers)}"
@@ -102,19 +113,12 @@ def s3(*, tls: bool = False, iam: bool = False) -> Iterator[S3Server]:
 
 
 def _enforce(server: S3Server) -> S3Server:
-    """Creates two users, then makes moto check each request."""
-    writer = _create_user(server, "writer", ["s3:*"])
-    reader = _create_user(server, "reader", ["s3:Get*", "s3:List*"])
-    url, headers = f"{server.url}/moto-api/reset-auth", {"Content-Type": "text/plain"}
-    request = urllib.request.Request(url, b"0", headers)  # noqa: S310
-    urllib.request.urlopen(request, timeout=START_TIMEOUT_SECONDS).close()  # noqa: S310
+    """Creates two users, and lets moto check each request."""
+    writer = server.create_user("writer", _policy(["s3:*"]))
+    reader = server.create_user("reader", _policy(["s3:Get*", "s3:List*"]))
     return S3Server(server.port, server.log, writer, reader, server.ca)
 
 
-def _create_user(server: S3Server, name: str, actions: list[str]) -> S3Keys:
-    policy = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": actions, "Resource": "*"}]}
-    with contextlib.closing(server.client("iam")) as iam:
-        iam.create_user(UserName=name)
-        iam.put_user_policy(UserName=name, PolicyName=name, PolicyDocument=json.dumps(policy))
-        key = iam.create_access_key(UserName=name)["AccessKey"]
-    return S3Keys(key["AccessKeyId"], key["SecretAccessKey"])
+def _policy(actions: list[str]) -> str:
+    statement = {"Effect": "Allow", "Action": actions, "Resource": "*"}
+    return json.dumps({"Version": "2012-10-17", "Statement": [statement]})

@@ -15,6 +15,7 @@ from lakeconf.backends.backend import (
     ALL_CREDENTIALS,
     ANY_CREDENTIALS,
     MetadataBackend,
+    Role,
     SecretName,
     SecretParameters,
     StoreNames,
@@ -23,8 +24,9 @@ from lakeconf.backends.backend import (
     fault,
 )
 from lakeconf.backends.server import DEFAULT_SCHEMA, CatalogServer, ServerAddress
+from lakeconf.errors import UnsupportedError
 from lakeconf.secret import Secret
-from lakeconf.sql import CreateSecret, Value
+from lakeconf.sql import CreateSecret, Value, identifier, literal
 
 # https://www.postgresql.org/docs/current/libpq-envars.html: variables with credentials or their location.
 _REMOVED = ("PGPASSWORD", "PGSERVICE", "PGSYSCONFDIR", "PGSSLPASSWORD")
@@ -155,3 +157,28 @@ class PostgresMetadata(MetadataBackend):
             secret=self.secret_name,
             verifies_server=parameters.get("sslmode") == "verify-full",
         )
+
+    def grants(self, role: Role, name: str) -> str:
+        address = self.server().address
+        if address is None:
+            raise UnsupportedError(
+                f"the store refers to the secret {self.secret_name}: it is not known which role owns the catalog",
+                hint="set host, database and user in the metadata backend",
+            )
+        grantee, owner, database = identifier(name), identifier(address.user), identifier(address.database)
+        schema = identifier(self.metadata_schema)
+        lines = [f"-- A new role: CREATE ROLE {grantee} LOGIN; then \\password {grantee}"]
+        lines.append(f"GRANT CONNECT ON DATABASE {database} TO {grantee};")
+        if role == "reader":
+            lines += (
+                f"GRANT USAGE ON SCHEMA {schema} TO {grantee};",
+                f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {grantee};",
+                f"ALTER DEFAULT PRIVILEGES FOR ROLE {owner} IN SCHEMA {schema}",
+                f"    GRANT SELECT ON TABLES TO {grantee};",
+            )
+        else:
+            # Each commit changes all tables of the catalog, and DuckLake creates and drops tables of inlined rows. With
+            # one owner, every role can read and drop them.
+            lines.append(f"GRANT {owner} TO {grantee};")
+            lines.append(f"ALTER ROLE {grantee} IN DATABASE {database} SET role = {literal(address.user)};")
+        return "\n".join(lines)

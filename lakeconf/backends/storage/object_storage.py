@@ -12,6 +12,7 @@ from pydantic import model_validator
 from lakeconf.backends.backend import (
     ALL_CREDENTIALS,
     ANY_CREDENTIALS,
+    Role,
     SecretName,
     SecretParameters,
     StorageBackend,
@@ -20,6 +21,7 @@ from lakeconf.backends.backend import (
     described,
     fault,
 )
+from lakeconf.backends.storage.policies import gcs_policy, r2_policy, s3_policy
 from lakeconf.backends.storage.s3a import package_settings, s3a_settings
 from lakeconf.errors import StorageError
 from lakeconf.secret import Secret
@@ -199,6 +201,11 @@ class ObjectStorage(StorageBackend):
         return self.location.partition("://")[2].partition("/")[0]
 
     @property
+    def folder(self) -> str:
+        """The folder in the bucket: empty, or ends in `/`."""
+        return self.location.partition("://")[2].partition("/")[2]
+
+    @property
     def secret_scope(self) -> str:
         """The scope of the secret. It ends with `/`, because DuckDB compares plain prefixes."""
         return self._canonical("scope", self.scope) if self.scope else f"{self.scheme}://{self.bucket_name}/"
@@ -245,6 +252,11 @@ class S3Storage(ObjectStorage):
     other_schemes: ClassVar[tuple[str, ...]] = ("s3a", "s3n")
     type: Literal["s3"] = "s3"
 
+    def grants(self, role: Role, name: str) -> str:  # noqa: ARG002 - a policy is attached to any user
+        keys = {key.lower(): value for key, value in self.secret_parameters.items()}
+        kms_key = keys.get("kms_key_id")
+        return s3_policy(role, self.bucket_name, self.folder, self.region, None if kms_key is None else str(kms_key))
+
 
 class R2Storage(ObjectStorage):
     """A bucket of Cloudflare R2."""
@@ -270,6 +282,9 @@ class R2Storage(ObjectStorage):
             return self.endpoint
         return f"{self.account_id}.r2.cloudflarestorage.com"
 
+    def grants(self, role: Role, name: str) -> str:  # noqa: ARG002 - a token has no role
+        return r2_policy(role, self.bucket_name, self.account_id, self.endpoint)
+
 
 class GCSStorage(ObjectStorage):
     """A Google Cloud Storage bucket, accessed with HMAC keys through the S3-compatible interface."""
@@ -283,3 +298,6 @@ class GCSStorage(ObjectStorage):
     @property
     def s3_endpoint(self) -> str | None:
         return self.endpoint or "storage.googleapis.com"
+
+    def grants(self, role: Role, name: str) -> str:  # noqa: ARG002 - a variable of the commands
+        return gcs_policy(role, self.bucket_name, self.folder)
