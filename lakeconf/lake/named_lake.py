@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from lakeconf.store import Store
 
 Values = Mapping[str, Any]
+# Clients of JDBC and dbt begin with `USE default`, also where the lake is `spark.sql.defaultCatalog`.
+_SPARKS_DEFAULT = "default"
 
 
 class NamedLake:
@@ -108,7 +110,7 @@ class NamedLake:
     def has_schema(self, values: Values, _: Any) -> Values:
         """Whether a schema exists."""
         names = {folded(name) for name in schema_names(self._session.reader, self._version({}))}
-        return {"exists": folded(values["schema"]) in names | {DEFAULT_SCHEMA}}
+        return {"exists": folded(values["schema"]) in names | {DEFAULT_SCHEMA, _SPARKS_DEFAULT}}
 
     def tables(self, values: Values, _: Any) -> Values:
         """The names of the tables of a schema."""

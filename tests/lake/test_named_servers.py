@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from doc_pages import named
 from named_server import NamedServer, named_server
+from server_process import HOST
 from server_project import Project, make_project
+from shell import run_shell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +29,8 @@ def project(
 
 @pytest.fixture(scope="module")
 def server(project: Project, hadoop_aws_settings: dict[str, str]) -> Iterator[NamedServer]:
-    with named_server(project.folder, "prod", hadoop_aws_settings) as started:
+    more = {"spark.sql.defaultCatalog": "prod"}
+    with named_server(project.folder, "prod", hadoop_aws_settings | more) as started:
         yield started
 
 
@@ -54,6 +58,81 @@ def test_a_client_of_spark_connect_reads_and_writes(server: NamedServer, project
 
 def test_a_client_of_jdbc_reads_and_writes(server: NamedServer, project: Project) -> None:
     statements = [statement.format(t="raw.jdbc") for statement in STATEMENTS]
-    output = server.by_jdbc("USE prod", *statements, "SELECT name, count(*) FROM raw.jdbc GROUP BY name ORDER BY 1")
+    output = server.by_jdbc(*statements, "SELECT name, count(*) FROM raw.jdbc GROUP BY name ORDER BY 1")
     assert "merged,3\nmerged!,1\nv0,1\n" in output
     assert project.rows("SELECT * FROM raw.jdbc ORDER BY id") == ROWS
+
+
+DBT_FILES = {
+    "dbt_project.yml": """
+        {name: shop, version: "1.0", profile: shop, flags: {send_anonymous_usage_stats: false},
+         models: {+file_format: iceberg, +materialized: incremental}, seeds: {+file_format: iceberg},
+         snapshots: {+file_format: iceberg}}
+    """,
+    "profiles.yml": """
+        {shop: {target: lake, outputs: {lake: {type: spark, method: thrift, host: "{HOST}", port: {PORT}, user: dbt,
+         schema: shop, threads: 3, poll_interval: 1}}}}
+    """,
+    "models/orders.sql": """
+        {{ config(materialized="table", partition_by="day") }}
+        SELECT id, customer, CAST(price AS DECIMAL(9, 2)) AS price, day FROM {{ ref("raw_orders") }}
+    """,
+    "models/appended.sql": """
+        SELECT id, price FROM {{ ref("orders") }}
+        {% if is_incremental() %} WHERE id > (SELECT max(id) FROM {{ this }}) {% endif %}
+    """,
+    "models/merged.sql": """
+        {{ config(incremental_strategy="merge", unique_key="customer") }}
+        SELECT customer, sum(price) AS spent FROM {{ ref("orders") }} GROUP BY customer
+    """,
+    "models/overwritten.sql": """
+        {{ config(incremental_strategy="insert_overwrite", partition_by="day") }}
+        SELECT count(*) AS orders, day FROM {{ ref("orders") }}
+        {% if is_incremental() %} WHERE day > DATE '2024-01-01' {% endif %} GROUP BY day
+    """,
+    "models/tests.yml": """
+        models: [{name: orders, columns: [{name: id, data_tests: [unique, not_null]}]}]
+    """,
+    "snapshots/history.sql": """
+        {% snapshot history %}
+        {{ config(target_schema="shop", unique_key="customer", strategy="check", check_cols=["spent"]) }}
+        SELECT * FROM {{ ref("merged") }}
+        {% endsnapshot %}
+    """,
+}
+SEED = "id,customer,price,day\n1,ann,10,2024-01-01\n2,bob,20,2024-01-02\n3,ann,30,2024-01-02\n"
+CHANGED_SEED = SEED.replace(",20,", ",25,") + "4,cid,5,2024-01-02\n"
+
+
+def test_a_project_of_dbt_spark_is_built_twice(server: NamedServer, project: Project) -> None:
+    folder = project.folder / "dbt"
+    files = DBT_FILES | {"seeds/raw_orders.csv": SEED} | named("spark-sql.md", "sql")
+    files["profiles.yml"] = files["profiles.yml"].replace("{HOST}", HOST).replace("{PORT}", str(server.thrift_port))
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    command = f"cd {folder} && dbt build --profiles-dir ."
+    output = run_shell(command)
+    (folder / "seeds" / "raw_orders.csv").write_text(CHANGED_SEED)
+    output += run_shell(command)
+    assert project.rows("SELECT id, price::INTEGER, day::VARCHAR FROM shop.orders ORDER BY ALL") == [
+        (1, 10, "2024-01-01"),
+        (2, 25, "2024-01-02"),
+        (3, 30, "2024-01-02"),
+        (4, 5, "2024-01-02"),
+    ]
+    assert project.rows("SELECT id, price::INTEGER FROM shop.appended ORDER BY ALL") == [
+        (1, 10),
+        (2, 20),
+        (3, 30),
+        (4, 5),
+    ]
+    merged = [("ann", 40), ("bob", 25), ("cid", 5)]
+    assert project.rows("SELECT customer, spent::INTEGER FROM shop.merged ORDER BY ALL") == merged
+    days = [(1, "2024-01-01"), (3, "2024-01-02")]
+    assert project.rows("SELECT orders, day::VARCHAR FROM shop.overwritten ORDER BY day") == days
+    history = "SELECT customer, spent::INTEGER, dbt_valid_to IS NULL FROM shop.history ORDER BY ALL"
+    assert project.rows(history) == [("ann", 40, True), ("bob", 20, False), ("bob", 25, True), ("cid", 5, True)]
+    (folder / "models" / "seen.sql").write_text("{{ config(materialized='view') }} SELECT 1 AS one")
+    assert "views" in run_shell(f"! ({command} --select seen)")
+    project.assert_no_secret(text=output)

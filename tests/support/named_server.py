@@ -77,11 +77,13 @@ def named_server(project: Path, store: str, more: Mapping[str, str]) -> Iterator
     export = [sys.executable, "-m", "lakeconf", "export", "spark", "--store", store, "-o", str(folder)]
     subprocess.run(export, cwd=project, check=True, capture_output=True)
     file, log = folder / "spark-defaults.conf", folder / "log"
-    # The packages are in the settings of the tests.
+    # The packages are in the settings of the tests. A Thrift session that ends closes the loader of `spark.jars`.
     lines = [line for line in file.read_text().splitlines() if not line.startswith("spark.jars.")]
+    jars = more.get("spark.jars", "").replace(",", os.pathsep)
+    lines = [f"{line}{os.pathsep}{jars}" if line.startswith("spark.driver.extraClassPath ") else line for line in lines]
     settings = (
         spark_settings()
-        | dict(more)
+        | {key: value for key, value in more.items() if key != "spark.jars"}
         | {
             "spark.master": "local[2]",
             "spark.plugins": _PLUGIN,
