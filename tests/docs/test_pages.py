@@ -116,6 +116,7 @@ class Reader:
 
     def follow(self, language: str, block: str) -> None:
         if found := NAME.match(block):
+            (self.folder / found[1]).parent.mkdir(exist_ok=True)
             (self.folder / found[1]).write_text(block)
         elif language == "python":
             code = block.replace(".open()  # on Spark", ".open(spark)  #") if self.names["spark"] else block
