@@ -9,6 +9,7 @@ from __future__ import annotations
 import glob
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from string import ascii_lowercase, ascii_uppercase
 from types import MappingProxyType
 from typing import NamedTuple, Protocol, TypeAlias
@@ -17,7 +18,7 @@ from lakeconf.errors import LakeconfError
 from lakeconf.secret import MASK, HiddenText, Secret, shown
 
 _ASCII_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
-Value: TypeAlias = "str | int | float | bool | Secret | Sequence[Value] | Mapping[str, Value]"
+Value: TypeAlias = "str | int | float | bool | Secret | Joined | Sequence[Value] | Mapping[str, Value]"
 # Readers that take names of folders for values of columns.
 _READERS_OF_FOLDERS = frozenset({"read_parquet", "read_csv", "read_json", "read_json_objects"})
 # Characters that end the path of a URL, or that servers may read differently: `?s3_endpoint=…` names another server.
@@ -85,6 +86,14 @@ def listing_sql(folder: str, pattern: str) -> str:
     if "://" not in folder:
         return sql
     return f"{sql} WHERE NOT regexp_matches(substr(file, {len(folder) + 1}), {literal(URL_ENDS)})"
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A value that ends with a secret, such as a connection string."""
+
+    text: str  # the beginning; never a secret
+    secret: Secret
 
 
 class Rendering:
@@ -176,6 +185,8 @@ def _render_value(key: str, value: Value, rendering: Rendering) -> str:
         return rendering.text(key, value)
     if isinstance(value, (int, float)):
         return literal(value)
+    if isinstance(value, Joined):
+        return f"{rendering.text(key, value.text)} || {rendering.secret(key, value.secret)}"
     if isinstance(value, Mapping):
         pairs = (f"{literal(k)}: {_render_value(f'{key}.{k}', v, rendering)}" for k, v in value.items())
         return "MAP {" + ", ".join(pairs) + "}"

@@ -11,6 +11,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 from lake_parts import catalog_of
+from local_stores import in_bucket
 from source_tree import sources
 
 import lakeconf
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from servers import S3Server
+    from servers import AzureServer, S3Server
 
     from lakeconf import Store
 
@@ -101,12 +102,11 @@ def changed_and_read(store: Store) -> list[tuple[int, str]]:
 EXPECTED = sorted({**{i: "ab"[i % 2] for i in range(40) if i not in (5, 6, 8)}, 7: "c", 3: "z", 100: "z"}.items())
 
 
-def test_lake_below_a_prefix_that_looks_like_a_pattern(s3_server: S3Server, tmp_path: Path) -> None:
-    bucket, keys = s3_server.create_bucket(), s3_server.keys
+def test_lake_below_a_prefix_that_looks_like_a_pattern(bucket_server: S3Server | AzureServer, tmp_path: Path) -> None:
+    bucket = bucket_server.create_bucket()
 
     def store(prefix: str) -> Store:
-        storage = {"type": "s3", "bucket": bucket, "prefix": prefix, "url_style": "path", "use_ssl": False}
-        storage |= {"endpoint": s3_server.endpoint, "key_id": keys.key_id, "secret": keys.secret}
+        storage = {**in_bucket(bucket_server, bucket), "prefix": prefix}
         metadata = {"type": "sqlite", "uri": str(tmp_path / f"{prefix.replace('/', ' ')}.sqlite")}
         backends = {"metadata_backend": metadata, "storage_backend": storage}
         return lakeconf.init(
@@ -118,6 +118,6 @@ def test_lake_below_a_prefix_that_looks_like_a_pattern(s3_server: S3Server, tmp_
         with store(prefix).open() as lake:
             lake.maintenance.expire_snapshots(older_than=timedelta(0), force=True)
             assert lake.maintenance.cleanup(older_than=timedelta(0), force=True)
-            found = catalog_of(lake).connection.rows(listing_sql(f"s3://{bucket}/{prefix}/", "**"))
-        assert len(found) == len(s3_server.objects(bucket, prefix)) > 3
+            found = catalog_of(lake).connection.rows(listing_sql(catalog_of(lake).data_path, "**"))
+        assert len(found) == len(bucket_server.objects(bucket, prefix)) > 3
     assert [step for step in diagnose(store(PREFIX)) if step.status == "failed"] == []

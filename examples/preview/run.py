@@ -17,6 +17,7 @@ VARIABLES = (
     "R2_SECRET",
     "GCS_KEY_ID",
     "GCS_SECRET",
+    "AZURE_ACCOUNT_KEY",
     "MD_TOKEN",
 )
 

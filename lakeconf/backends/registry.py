@@ -27,6 +27,7 @@ STORAGE_BACKENDS: Mapping[str, str] = MappingProxyType(
         "s3": "lakeconf.backends.storage.object_storage:S3Storage",
         "r2": "lakeconf.backends.storage.object_storage:R2Storage",
         "gcs": "lakeconf.backends.storage.object_storage:GCSStorage",
+        "azure": "lakeconf.backends.storage.azure:AzureStorage",
     }
 )
 

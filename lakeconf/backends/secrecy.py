@@ -10,7 +10,7 @@ from lakeconf.secret import Secret
 from lakeconf.sql import Value
 
 # Parameters of DuckDB secrets that contain no credentials. `refresh_info` is a table, whose keys are checked as well.
-# Source: https://duckdb.org/docs/stable/core_extensions/httpfs/s3api, …/aws and …/postgres
+# Source: https://duckdb.org/docs/stable/core_extensions/httpfs/s3api, …/aws, …/azure and …/postgres
 READABLE_PARAMETERS = frozenset(
     {
         *("account_id", "assume_role_arn", "chain", "endpoint", "key_id", "kms_key_id", "profile", "provider"),
@@ -19,6 +19,7 @@ READABLE_PARAMETERS = frozenset(
         *("application_name", "connect_timeout", "database", "dbname", "host", "hostaddr", "port", "user"),
         *("keepalives", "keepalives_count", "keepalives_idle", "keepalives_interval", "passfile", "sslcert"),
         *("sslmode", "sslrootcert", "target_session_attrs", "tcp_user_timeout"),
+        *("client_certificate_path", "client_id", "object_id", "resource_id", "tenant_id"),
     }
 )
 READABLE_META_OPTIONS = frozenset({"meta_busy_timeout", "meta_journal_mode", "meta_schema"})

@@ -113,6 +113,28 @@ _BY_MESSAGE: tuple[tuple[str, type[LakeconfError], str | None], ...] = (
         'set key_id = "${AWS_ACCESS_KEY_ID}" and secret in the storage backend, or the variables of the process: the '
         "provider has found no credentials",
     ),
+    (
+        r"failed with (code ')?ContainerNotFound",
+        StorageError,
+        "create the container, or check `account`, `container` and `endpoint`",
+    ),
+    (r"failed with (code ')?(BlobNotFound|PathNotFound|ResourceNotFound)", FileMissingError, None),
+    (
+        r"failed with (code ')?AuthorizationPermissionMismatch",
+        StorageError,
+        "permit this on the container to the credentials of the storage backend, or use other credentials",
+    ),
+    (
+        r"failed with (code ')?(Auth[a-z]+(Failure|Failed)|InvalidAuthenticationInfo|NoAuthenticationInformation)"
+        r"|\bof Base64 encoded string|\AInvalid Input Error: A invalid connection string",
+        StorageError,
+        "check account_key, sas_token or secret_parameters of the storage backend: they are wrong or have expired",
+    ),
+    (
+        r"Fail to get a new connection for: https?:",
+        StorageError,
+        "check that the storage server is running, and check `account`, `endpoint` and `use_ssl`",
+    ),
     (r"NoSuchBucket", StorageError, "create the bucket, or check `bucket`, `region` and `endpoint`"),
     (r"HTTP (code )?404", FileMissingError, None),
     (

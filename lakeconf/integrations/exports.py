@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from lakeconf.config.config import Config
+from lakeconf.engines.spark.start import merged_settings
 from lakeconf.errors import LakeconfError, required
 from lakeconf.logs import escaped
 from lakeconf.secret import HiddenText
@@ -138,7 +139,7 @@ def _spark(config: Config, names: Sequence[str]) -> Export:
         lines |= {key: _CATALOG_CLASS, f"{key}.store": name, f"{key}.python": sys.executable}
         lines |= {f"{key}.config": str(config.path.resolve())} if config.path is not None else {}
         storage = config.get_store(name).storage_backend
-        lines |= storage.spark_packages() if storage is not None else {}
+        lines = merged_settings([lines, storage.spark_packages() if storage is not None else {}])
     text = "".join(f"{key} {escaped(value)}\n" for key, value in lines.items())
     notes = [
         f"-o FOLDER also writes {_JAR}.",

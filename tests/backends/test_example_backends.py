@@ -14,9 +14,8 @@ import lakeconf
 from lakeconf.cli.app import run
 from lakeconf.config.config import validate
 from lakeconf.config.schema import json_schema
-from lakeconf.errors import StorageError, UnsupportedError
+from lakeconf.errors import StorageError
 
-AZURE = {"type": "azure", "container": "acme-lake", "prefix": "shop", "connection_string": "${AZURE}"}
 SQLITE = {"type": "sqlite", "uri": "/c"}
 pytestmark = pytest.mark.usefixtures("example_backends")
 
@@ -28,32 +27,14 @@ def config(**storage: Any) -> dict[str, Any]:
 def test_lakeconf_does_not_mention_the_example_backends() -> None:
     for path in (REPOSITORY / "lakeconf").rglob("*.py"):
         text = path.read_text().lower()
-        assert not re.search(r"azure|postgres_service|\"share\"|lakeconf_example", text), path
-
-
-def test_sql_of_azure_masks_its_secret(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AZURE", "AccountName=a;AccountKey=planted")
-    store = lakeconf.init(config(**AZURE)).get_store("dev")
-    assert store.preview_sql()[:3] == ["LOAD ducklake;", "LOAD sqlite_scanner;", "LOAD azure;"]
-    secret = "CREATE OR REPLACE TEMPORARY SECRET \"lakeconf_dev__storage\" (TYPE azure, CONNECTION_STRING '***', "
-    assert f"{secret}SCOPE 'az://acme-lake/');" in store.preview_sql()
-    assert "getenv('AZURE')" in "".join(store.preview_sql(portable=True))
-    assert "planted" not in repr(store) + "".join(store.preview_sql())
-    assert "DATA_PATH 'az://acme-lake/shop/'" in "".join(store.preview_sql())
-    with pytest.raises(UnsupportedError, match="gives DuckDB the container, not Spark"):
-        store.spark_conf()
-    # Without a key, it uses the credential chain.
-    storage = {"type": "azure", "container": "acme-lake", "account_name": "acme"}
-    text = "".join(lakeconf.init(config(**storage)).get_store("dev").preview_sql())
-    assert "PROVIDER 'credential_chain', ACCOUNT_NAME 'acme'" in text
+        assert not re.search(r"postgres_service|\"share\"|lakeconf_example", text), path
 
 
 @pytest.mark.parametrize(
     ("storage", "code", "key"),
     [
-        ({"type": "azure", "container": "acme-lake"}, "LC052", ""),
-        ({"type": "azure", "contaner": "acme-lake", "account_name": "a"}, "LC010", ".contaner"),
-        ({"type": "azure", "container": "ACME", "account_name": "a"}, "LC013", ".container"),
+        ({"type": "share", "mount": "/mnt", "marker": "m", "foldr": "a"}, "LC010", ".foldr"),
+        ({"type": "share", "mount": "/mnt", "marker": ""}, "LC013", ".marker"),
         ({"type": "share", "mount": "/mnt"}, "LC011", ".marker"),
     ],
 )
@@ -69,7 +50,7 @@ def test_problems_have_a_key_and_a_line(tmp_path: Path, storage: dict[str, str],
 
 def test_json_schema_describes_the_example_backends() -> None:
     definitions = json_schema()["$defs"]
-    for section, name in (("metadata", "postgres_service"), ("storage", "azure"), ("storage", "share")):
+    for section, name in (("metadata", "postgres_service"), ("storage", "share")):
         properties = definitions[f"{section}_backend.{name}"]["properties"]
         texts = [str(schema) for key, schema in properties.items() if key != "type"]
         assert all("description" in text for text in texts)

@@ -79,10 +79,10 @@ def test_built_in_backend_has_its_type() -> None:
 
 def test_types_are_sorted_and_of_one_kind(register: Callable[..., None]) -> None:
     assert metadata_types() == ("duckdb", "motherduck", "postgres", "sqlite")
-    assert storage_types() == ("gcs", "local", "r2", "s3")
+    assert storage_types() == ("azure", "gcs", "local", "r2", "s3")
     register(METADATA, shelf="third_party:LocalShelf", duckdb="third_party:LocalShelf")
     assert metadata_types() == ("duckdb", "motherduck", "postgres", "shelf", "sqlite")
-    assert storage_types() == ("gcs", "local", "r2", "s3")
+    assert storage_types() == ("azure", "gcs", "local", "r2", "s3")
 
 
 def test_backend_of_another_package_is_found_in_its_group(register: Callable[..., None]) -> None:

@@ -25,7 +25,7 @@ from lakeconf.store import open_connection
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from servers import FaultProxy, PostgresServer, S3Server
+    from servers import AzureServer, FaultProxy, PostgresServer, S3Server
 
     from lakeconf import Store
     from lakeconf.connection.connection import Connection
@@ -271,29 +271,31 @@ def test_files_of_a_table_that_the_snapshot_lacks_are_not_checked(source: Attach
     check_written(source.reader, made)
 
 
-def test_file_exists_or_is_missing_or_cannot_be_examined(s3_server: S3Server, tmp_path: Path) -> None:
-    storage = in_bucket(s3_server)
-    folder = f"s3://{storage['bucket']}"
+def test_file_exists_or_is_missing_or_cannot_be_examined(bucket_server: S3Server | AzureServer, tmp_path: Path) -> None:
+    storage = in_bucket(bucket_server)
     store = lakeconf.init(config_of(tmp_path, storage=storage)).get_store("dev")
+    assert store.storage_backend is not None
+    folder = store.storage_backend.location
+    missing = folder.replace("/lake/", "-none/lake/")
     with open_connection(store) as connection:
         exists = partial(lost_reply._exists, connection)
-        connection.execute(f"COPY (SELECT 1) TO '{folder}/lake/there.parquet'")
+        connection.execute(f"COPY (SELECT 1) TO '{folder}there.parquet'")
         names = ("there.parquet", "missing.parquet")
-        found = {name: exists(f"{folder}/lake/{name}") for name in names}
+        found = {name: exists(f"{folder}{name}") for name in names}
         assert found == {"there.parquet": True, "missing.parquet": False}
         with pytest.raises(StorageError):
-            exists(f"{folder}-none/there.parquet")
+            exists(f"{missing}there.parquet")
         name = f"{tmp_path}/{'x' * 300}"
         with pytest.raises(StorageError, match=f"^{name} cannot be examined: File name too long$"):
             exists(name)
 
 
-@pytest.fixture(params=["local", "s3"])
+@pytest.fixture(params=["local", "s3", "azure"])
 def stores(
     request: pytest.FixtureRequest, tmp_path: Path, postgres_server: PostgresServer, postgres_proxy: FaultProxy
 ) -> list[Store]:
     """Two stores of the same lake: a direct one and one through the proxy."""
-    storage = in_bucket(request.getfixturevalue("s3_server")) if request.param == "s3" else None
+    storage = None if request.param == "local" else in_bucket(request.getfixturevalue(f"{request.param}_server"))
     database = postgres_server.create_database()
     catalogs = [on_postgres(postgres_server, database, server.port) for server in (postgres_server, postgres_proxy)]
     return [lakeconf.init(config_of(tmp_path, catalog, storage)).get_store("dev") for catalog in catalogs]

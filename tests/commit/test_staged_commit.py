@@ -173,14 +173,14 @@ def test_files_are_kept_if_the_function_fails(lake: Lake, monkeypatch: pytest.Mo
 
 @pytest.mark.slow
 @pytest.mark.parametrize("partitioned", [False, True], ids=["whole", "partitioned"])
-@pytest.mark.parametrize("where", ["odd path", "bucket"])
+@pytest.mark.parametrize("where", ["odd path", "s3", "azure"])
 def test_files_are_found_wherever_the_lake_is(
     tmp_path: Path, where: str, request: pytest.FixtureRequest, *, partitioned: bool
 ) -> None:
     """Also by maintenance, which removes the delete files that others have replaced."""
     storage: dict[str, Any] = {"type": "local", "path": str(tmp_path / "it's d=1")}
-    if where == "bucket":
-        storage = in_bucket(request.getfixturevalue("s3_server"))
+    if where != "odd path":
+        storage = in_bucket(request.getfixturevalue(f"{where}_server"))
     table = """ "it's s"."a""b c" """.strip()
     with lakeconf.init(config_of(tmp_path, None, storage)).get_store("dev").open() as lake:
         run_plain(lake, """CREATE SCHEMA "it's s" """, f"CREATE TABLE {table} (id BIGINT, name VARCHAR)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,12 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from servers import PostgresServer, S3Server
+    from servers import AzureServer, PostgresServer, S3Server
 
     from lakeconf.store import Store
 
 PAIRS = [
-    *((metadata, storage) for metadata in ("duckdb", "sqlite", "postgres") for storage in ("local", "s3", "r2", "gcs")),
+    *itertools.product(("duckdb", "sqlite", "postgres"), ("local", "s3", "r2", "gcs", "azure")),
     # From another package: examples/third_party.
     ("postgres_service", "share"),
 ]
@@ -58,6 +59,8 @@ def storage_backend(pair: tuple[str, str], request: pytest.FixtureRequest, tmp_p
     if pair[1] == "share":
         (tmp_path / ".mounted").touch()
         return {"type": "share", "mount": str(tmp_path), "folder": "data", "marker": ".mounted"}
+    if pair[1] == "azure":
+        return {**in_bucket(request.getfixturevalue("azure_server")), "prefix": "some/folder"}
     return {**in_bucket(request.getfixturevalue("s3_server")), "type": pair[1], "prefix": "some/folder"}
 
 
@@ -79,6 +82,9 @@ def files(request: pytest.FixtureRequest, storage_backend: dict[str, Any], tmp_p
     def stored() -> set[str]:
         if storage_backend["type"] in ("local", "share"):
             return {str(path.relative_to(tmp_path)) for path in (tmp_path / "data").rglob("*.parquet")}
+        if storage_backend["type"] == "azure":
+            azure: AzureServer = request.getfixturevalue("azure_server")
+            return {name for name in azure.objects(storage_backend["container"]) if name.endswith(".parquet")}
         server: S3Server = request.getfixturevalue("s3_server")
         return {key for key in server.objects(storage_backend["bucket"]) if key.endswith(".parquet")}
 

@@ -31,11 +31,17 @@ ROWS = pa.table({"id": pa.array(range(10), pa.int64()), "name": [f"n{number}" fo
 
 # On Spark, each backend is used once, and every pair in `make prove`.
 QUICK = ("sqlite-local-on_spark",)
-SLOW = ("duckdb-r2-on_spark", "sqlite-gcs-on_spark", "postgres-s3-on_spark", "postgres_service-share-on_spark")
+SLOW = (
+    "duckdb-r2-on_spark",
+    "sqlite-gcs-on_spark",
+    "postgres-s3-on_spark",
+    "postgres_service-share-on_spark",
+    "postgres-azure-on_spark",
+)
 PROVEN = tuple(
     f"{metadata}-{storage}-on_spark"
     for metadata in ("duckdb", "sqlite", "postgres")
-    for storage in ("local", "s3", "r2", "gcs")
+    for storage in ("local", "s3", "r2", "gcs", "azure")
     if f"{metadata}-{storage}-on_spark" not in QUICK + SLOW
 )
 
@@ -181,7 +187,18 @@ def statuses(steps: list[StepResult]) -> dict[str, str]:
     return {step.name: step.status for step in steps if step.name != SPARK}
 
 
-@pytest.mark.prove("duckdb-gcs", "duckdb-r2", "postgres-r2", "postgres-s3", "sqlite-gcs", "sqlite-s3")
+@pytest.mark.prove(
+    *(
+        "duckdb-gcs",
+        "duckdb-r2",
+        "postgres-r2",
+        "postgres-s3",
+        "sqlite-gcs",
+        "sqlite-s3",
+        "duckdb-azure",
+        "sqlite-azure",
+    )
+)
 @pytest.mark.slow
 def test_doctor_before_and_after_the_lake_is_created(
     store: Store, metadata_backend: dict[str, Any], storage_backend: dict[str, Any], files: Callable[[], set[str]]
@@ -202,7 +219,7 @@ def test_doctor_before_and_after_the_lake_is_created(
     named = [metadata_backend[name] for name in ("uri", "host", "database", "service") if name in metadata_backend]
     assert all(str(field) in description for field in named)
     backends = (metadata_backend, storage_backend)
-    secrets = [table[name] for table in backends for name in ("password", "secret") if name in table]
+    secrets = [table[name] for table in backends for name in ("password", "secret", "account_key") if name in table]
     shown = json.dumps([*map(str, before), *map(str, after)])
     assert not any(secret in shown for secret in secrets)
 

@@ -169,7 +169,9 @@ def test_preview_of_every_pair_of_backends(tmp_path: Path) -> None:
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout.startswith(shown_output(folder))
     stores = re.findall(r"^(\w+): ", result.stdout, re.MULTILINE)
-    pairs = [f"{one}_{other}" for one in ("duckdb", "sqlite", "postgres") for other in ("local", "s3", "r2", "gcs")]
+    pairs = [
+        f"{one}_{other}" for one in ("duckdb", "sqlite", "postgres") for other in ("local", "s3", "r2", "gcs", "azure")
+    ]
     assert {*pairs, "motherduck", "motherduck_s3", "motherduck_r2", "motherduck_gcs"} <= set(stores)
     assert not re.search(r"value-of-\w*(SECRET|PASSWORD|TOKEN)", result.stdout)
     for name in stores:

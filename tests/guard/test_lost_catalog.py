@@ -20,7 +20,7 @@ from lakeconf.store import for_reading
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from servers import PostgresServer, S3Server
+    from servers import AzureServer, PostgresServer, S3Server
 
     from lakeconf import Lake, Store
 
@@ -61,18 +61,18 @@ def test_nothing_opens_or_creates_it(store: Store, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("has_marker", [True, False])
 def test_files_in_a_bucket_show_that_a_catalog_is_lost(
-    tmp_path: Path, s3_server: S3Server, *, has_marker: bool
+    tmp_path: Path, bucket_server: S3Server | AzureServer, *, has_marker: bool
 ) -> None:
-    bucket = s3_server.create_bucket()
+    bucket = bucket_server.create_bucket()
     catalog = tmp_path / "c.sqlite"
     metadata = {"type": "sqlite", "uri": str(catalog)}
-    store = lakeconf.init(config_of(tmp_path, metadata, in_bucket(s3_server, bucket))).get_store()
+    store = lakeconf.init(config_of(tmp_path, metadata, in_bucket(bucket_server, bucket))).get_store()
     with store.open() as lake:
         lake.create_table("t", ROWS).append(ROWS)
     catalog.unlink()
     if not has_marker:
-        (marker,) = [key for key in s3_server.objects(bucket) if key.endswith(MARKER)]
-        s3_server.client().delete_object(Bucket=bucket, Key=marker)
+        (marker,) = [key for key in bucket_server.objects(bucket) if key.endswith(MARKER)]
+        bucket_server.remove(bucket, marker)
     for use in (store.open, store.connect, lambda: store.open(read_only=True)):
         with pytest.raises(CatalogLostError, match="has the files of a lake: nothing was created"):
             use()

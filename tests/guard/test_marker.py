@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from servers import PostgresServer, S3Server
+    from servers import AzureServer, PostgresServer, S3Server
 
     from lakeconf import Store
 
@@ -411,24 +411,26 @@ def test_move_is_confirmed_only_with_a_marker(filled: AttachedLake) -> None:
 # Object storage.
 
 
-def test_marker_in_a_bucket(s3_server: S3Server, tmp_path: Path) -> None:
-    storage = in_bucket(s3_server)
-    bucket = storage["bucket"]
+def test_marker_in_a_bucket(bucket_server: S3Server | AzureServer, tmp_path: Path) -> None:
+    bucket = bucket_server.create_bucket()
+    storage = in_bucket(bucket_server, bucket)
     store = lakeconf.init(config_of(tmp_path, storage=storage)).get_store("dev")
+    assert store.storage_backend is not None
+    folder = store.storage_backend.location
     with store.open() as opened:
         one = session_of(opened).guard.marker
         assert one is not None
         connection = one.reader.connection
-        assert (one.path, s3_server.objects(bucket)) == (f"s3://{bucket}/lake/{MARKER}", [])
-        connection.execute(f"COPY (SELECT 1) TO 's3://{bucket}/lake/a/b/x.parquet'")
+        assert (one.path, bucket_server.objects(bucket)) == (f"{folder}{MARKER}", [])
+        connection.execute(f"COPY (SELECT 1) TO '{folder}a/b/x.parquet'")
         with pytest.raises(CatalogError, match="the catalog has no files, but there are Parquet files"):
             one.before_write()
         with pytest.raises(CatalogError, match="may belong to another lake"):
             one.before_cleanup()
-        s3_server_keys = set(s3_server.objects(bucket))
-        assert s3_server_keys == {"lake/a/b/x.parquet"}
+        keys = set(bucket_server.objects(bucket))
+        assert keys == {"lake/a/b/x.parquet"}
         one.create()
-        assert f"lake/{MARKER}" in s3_server.objects(bucket)
+        assert f"lake/{MARKER}" in bucket_server.objects(bucket)
         ((text,),) = connection.rows("SELECT content FROM read_text(?)", [one.path])
         assert json.loads(text) == one._content()
         one.before_cleanup()

@@ -28,7 +28,7 @@ from lakeconf.errors import CatalogError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from servers import S3Server
+    from servers import AzureServer, S3Server
 
     from lakeconf import Lake, Store
 
@@ -199,17 +199,21 @@ def test_cleanup_removes_only_orphans_of_this_lake(store: Store, tmp_path: Path)
         assert len(lake.table("raw.t").scan().collect()) == 10
 
 
-def test_cleanup_removes_orphans_in_a_bucket_but_keeps_other_files(s3_server: S3Server, tmp_path: Path) -> None:
-    bucket = s3_server.create_bucket()
-    store = lakeconf.init(config_of(tmp_path, storage=in_bucket(s3_server, bucket))).get_store("dev")
+def test_cleanup_removes_orphans_in_a_bucket_but_keeps_other_files(
+    bucket_server: S3Server | AzureServer, tmp_path: Path
+) -> None:
+    bucket = bucket_server.create_bucket()
+    store = lakeconf.init(config_of(tmp_path, storage=in_bucket(bucket_server, bucket))).get_store("dev")
     fill(store)
-    before = set(s3_server.objects(bucket))
+    before = set(bucket_server.objects(bucket))
+    assert store.storage_backend is not None
+    folder = store.storage_backend.location
     with store.open() as lake:
         for path in ("raw/t/" + ORPHAN, "raw/t/mine.parquet"):
-            run_plain(lake, f"COPY (SELECT 1 AS one) TO 's3://{bucket}/lake/{path}' (FORMAT parquet)")
-        assert f"s3://{bucket}/lake/raw/t/{ORPHAN}" in cleaned(lake)
+            run_plain(lake, f"COPY (SELECT 1 AS one) TO '{folder}{path}' (FORMAT parquet)")
+        assert f"{folder}raw/t/{ORPHAN}" in cleaned(lake)
         assert len(lake.table("raw.t").scan().collect()) == 10
-    after = set(s3_server.objects(bucket))
+    after = set(bucket_server.objects(bucket))
     assert after - before == {"lake/raw/t/mine.parquet"}
     assert len(before - after) == 1
 

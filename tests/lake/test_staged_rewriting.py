@@ -242,12 +242,12 @@ def test_files_without_rows_are_replaced_together_with_others(lake: Lake) -> Non
     assert (left(lake), contents(lake)) == ([], before)
 
 
-@pytest.mark.slow("bucket")
-@pytest.mark.parametrize("place", ["bucket", "spark"])
+@pytest.mark.slow("s3", "azure")
+@pytest.mark.parametrize("place", ["s3", "azure", "spark"])
 def test_files_in_a_bucket_and_of_a_lake_on_spark_are_replaced_by_duckdb(
     place: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    storage = in_bucket(request.getfixturevalue("s3_server")) if place == "bucket" else None
+    storage = None if place == "spark" else in_bucket(request.getfixturevalue(f"{place}_server"))
     spark = request.getfixturevalue("spark") if place == "spark" else None
     with lakeconf.init(config_of(tmp_path, storage=storage)).get_store("dev").open(spark) as lake:
         fill(lake, partitioned_by="v")

@@ -1,4 +1,4 @@
-"""The real hadoop-aws that matches the installed Spark, for tests marked `hadoop_aws`. A pytest plugin.
+"""The real hadoop-aws and hadoop-azure that match the installed Spark, for tests marked `hadoop_aws`. A pytest plugin.
 
 Maven downloads the jars into its local repository once; later runs need no network. Spark gets them as `spark.jars`:
 with `spark.jars.packages` it would find the same jars, but query servers for each of them first, which without a
@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from missing_tools import LEFT_OUT
 
+from lakeconf.backends.storage.azure import azure_packages
 from lakeconf.backends.storage.s3a import package_settings
+from lakeconf.engines.spark.start import merged_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,8 +26,8 @@ if TYPE_CHECKING:
 _JARS = pytest.StashKey[list[str]]()
 _TIMEOUT_SECONDS = 900
 _DESELECTED = (
-    "tests of Spark on object storage were deselected: Maven has no hadoop-aws that fits Spark in its local "
-    "repository, and could not fetch it from Maven Central"
+    "tests of Spark on object storage were deselected: Maven has no hadoop-aws and hadoop-azure that fit Spark in its "
+    "local repository, and could not fetch it from Maven Central"
 )
 
 
@@ -69,7 +71,7 @@ def hadoop_aws_settings(pytestconfig: pytest.Config) -> dict[str, str]:
 
 def find_jars(config: pytest.Config) -> list[str]:
     """The paths of hadoop-aws and its dependencies; empty if they are unavailable."""
-    packages = package_settings()
+    packages = merged_settings([package_settings(), azure_packages()])
     cache: Any = config.cache
     wanted = packages.get("spark.jars.packages", "")
     known: dict[str, list[str]] = cache.get("lakeconf/hadoop_aws", {})

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from azure_server import AzureServer
+
 import lakeconf
 
 if TYPE_CHECKING:
@@ -40,19 +42,14 @@ def on_catalog(request: pytest.FixtureRequest, folder: Path, kind: str = "") -> 
     return {"type": kind, "uri": str(folder / "catalog")}
 
 
-def in_bucket(server: S3Server, bucket: str | None = None) -> dict[str, Any]:
-    """A storage backend in the folder `lake` of a bucket; a new bucket by default."""
-    return {
-        "type": "s3",
-        "bucket": bucket or server.create_bucket(),
-        "prefix": "lake",
-        "region": server.region,
-        "endpoint": server.endpoint,
-        "url_style": "path",
-        "use_ssl": False,
-        "key_id": server.keys.key_id,
-        "secret": server.keys.secret,
-    }
+def in_bucket(server: S3Server | AzureServer, bucket: str | None = None) -> dict[str, Any]:
+    """A storage backend in the folder `lake` of a bucket or container; a new one by default."""
+    bucket = bucket or server.create_bucket()
+    common = {"prefix": "lake", "endpoint": server.endpoint, "use_ssl": False}
+    if isinstance(server, AzureServer):
+        return {"type": "azure", "account": server.account, "container": bucket, "account_key": server.key, **common}
+    keys = {"key_id": server.keys.key_id, "secret": server.keys.secret}
+    return {"type": "s3", "bucket": bucket, "region": server.region, "url_style": "path", **keys, **common}
 
 
 def config_of(

@@ -89,6 +89,10 @@ class S3Server:
             client.create_bucket(Bucket=name)
         return name
 
+    def remove(self, bucket: str, key: str) -> None:
+        with contextlib.closing(self.client()) as client:
+            client.delete_object(Bucket=bucket, Key=key)
+
     def objects(self, bucket: str, prefix: str = "") -> list[str]:
         """The keys of all objects of a bucket, sorted."""
         with contextlib.closing(self.client()) as client:

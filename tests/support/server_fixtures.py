@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 from local_stores import on_postgres, store_of
-from servers import fault_proxies, fault_proxy, postgres, s3
+from servers import azure, fault_proxies, fault_proxy, postgres, s3
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from multiprocessing.connection import Connection
     from pathlib import Path
 
-    from servers import FaultProxy, PostgresServer, S3Server
+    from servers import AzureServer, FaultProxy, PostgresServer, S3Server
 
     from lakeconf import Store
 
@@ -65,6 +65,20 @@ def s3_iam_server() -> Iterator[S3Server]:
     """A server that checks every signature and permission."""
     with s3(iam=True) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def azure_server() -> Iterator[AzureServer]:
+    """A server that checks every signature and permission."""
+    with azure() as server:
+        yield server
+
+
+@pytest.fixture(params=["s3", "azure"])
+def bucket_server(request: pytest.FixtureRequest) -> S3Server | AzureServer:
+    """Each kind of server of buckets in turn."""
+    server: S3Server | AzureServer = request.getfixturevalue(f"{request.param}_server")
+    return server
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 Table = dict[str, Any]
@@ -20,6 +21,7 @@ STORAGE: dict[str, Table | None] = {
     "s3": {"type": "s3", "secret_name": "my_bucket", "bucket": "acme", "prefix": "shop", "region": "eu-central-1"},
     "r2": {"type": "r2", "secret_name": "my_bucket", "account_id": "0a1b", "data_path": "r2://acme/shop/"},
     "gcs": {"type": "gcs", "secret_name": "my_bucket", "data_path": "gs://acme/shop/"},
+    "azure": {"type": "azure", "secret_name": "my_bucket", "account": "acme", "container": "shop", "prefix": "lake"},
     "none": None,
 }
 _BUCKET_KEYS = {"key_id": "AKIA0", "secret": "${BUCKET_SECRET}"}
@@ -35,9 +37,10 @@ CREDENTIALS: dict[str, Table] = {
     "s3": {**_BUCKET_KEYS, "session_token": "${BUCKET_TOKEN}"},
     "r2": _BUCKET_KEYS,
     "gcs": _BUCKET_KEYS,
+    "azure": {"account_key": "${BUCKET_SECRET}"},
 }
 ALLOWED = [
-    *((metadata, storage) for metadata in ("duckdb", "sqlite", "postgres") for storage in ("local", "s3", "r2", "gcs")),
+    *itertools.product(("duckdb", "sqlite", "postgres"), ("local", "s3", "r2", "gcs", "azure")),
     *(("motherduck", storage) for storage in ("none", "s3", "r2", "gcs")),
 ]
 REFUSED = [(metadata, storage) for metadata in METADATA for storage in STORAGE if (metadata, storage) not in ALLOWED]

@@ -44,7 +44,7 @@ class MotherDuckMetadata(MetadataBackend):
                 return 'with compute = "local" needs a storage_backend: only MotherDuck can read a managed lake'
             return None
         if not storage.location.startswith(("s3://", "r2://", "gs://")):
-            return "supports s3, r2 or gcs storage, or none: it cannot access files on this machine"
+            return "supports s3, r2 or gcs storage, or none"
         return None
 
     @classmethod

@@ -6,12 +6,9 @@ Source: https://hadoop.apache.org/docs/stable/hadoop-aws/tools/hadoop-aws/index.
 
 from __future__ import annotations
 
-import importlib.util
-import os
-import re
 from collections.abc import Mapping
-from pathlib import Path
 
+from lakeconf.backends.storage.packages import hadoop_without
 from lakeconf.errors import UnsupportedError
 from lakeconf.secret import Secret
 
@@ -50,21 +47,12 @@ def s3a_excludes(hadoop_version: str) -> tuple[str, ...]:
 
 def package_settings() -> dict[str, str]:
     """The settings with which the installed Spark downloads S3A."""
-    names = [path.name for path in _spark_jars().glob("hadoop-*.jar")]
-    client = next(filter(None, (re.fullmatch(r"hadoop-client-api-(.+)\.jar", name) for name in names)), None)
-    if client is None or any(name.startswith("hadoop-aws-") for name in names):
+    version = hadoop_without("hadoop-aws")
+    if version is None:
         return {}
-    settings = {"spark.jars.packages": ",".join(s3a_packages(client[1]))}
-    excludes = ",".join(s3a_excludes(client[1]))
+    settings = {"spark.jars.packages": ",".join(s3a_packages(version))}
+    excludes = ",".join(s3a_excludes(version))
     return settings | ({"spark.jars.excludes": excludes} if excludes else {})
-
-
-def _spark_jars() -> Path:
-    home = os.environ.get("SPARK_HOME")
-    if home:
-        return Path(home, "jars")
-    pyspark = importlib.util.find_spec("pyspark")
-    return Path(pyspark.origin).parent / "jars" if pyspark and pyspark.origin else Path("jars")
 
 
 def s3a_settings(

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _LOGGERS = ("py4j.clientserver", "py4j.java_gateway")
 _THROUGH_S3A = ("s3", "s3n", "s3a", "r2", "gs", "gcs")
 _AWS = ("", "s3.amazonaws.com")
+# DuckDB reads Azure's files through the Blob service of an account, ABFS through that of Data Lake Storage.
+_AZURE = re.compile(r"az://([^./]+)\.blob\.([^/]+)/([^/]+)/(.*)", re.DOTALL)
 # Path segments that Hadoop normalizes, and characters of its patterns.
 _DETOUR = re.compile(r"/\.{0,2}/|/\.{1,2}$")
 _PATTERN = re.compile(r"[\[\]{}*?\\]")
@@ -47,10 +49,14 @@ def unlogged() -> Iterator[None]:
 
 
 def spark_uri(uri: str) -> str:
-    """Converts a path or URI of DuckDB to an `s3a://` or `file://` URI, not escaped, as Hadoop's `Path` expects it."""
+    """Converts a path or URI of DuckDB to one of Hadoop, such as `s3a://`, not escaped, as its `Path` expects it."""
     scheme, separator, rest = uri.partition("://")
     if not separator:
         return f"file://{_plain(uri)}" if uri.startswith("/") else uri
+    azure = _AZURE.fullmatch(uri)
+    if azure is not None:
+        account, cloud, container, path = azure.groups()
+        return f"abfss://{container}@{account}.dfs.{cloud}/{path}"
     return f"s3a://{rest}" if scheme in _THROUGH_S3A else uri
 
 
@@ -92,9 +98,19 @@ def check_session(spark: SparkSession, location: str, settings: Mapping[str, str
     compared as well.
     """
     uri = spark_uri(location)
-    if uri.startswith("s3a://"):
-        with unlogged():
+    with unlogged():
+        if uri.startswith("s3a://"):
             _check_bucket(spark, location, uri, settings)
+        elif settings:
+            _check_settings(spark, location, uri, {key: _clear(value) for key, value in settings.items()})
+
+
+def _check_settings(spark: SparkSession, location: str, uri: str, expected: Mapping[str, str]) -> None:
+    configuration = hadoop_configuration(spark)
+    actual = {key: configuration.get(key) for key in expected}
+    _refuse_different(location, expected, actual)
+    in_force = _in_force(spark, uri)
+    _refuse_stale(location, [key for key in expected if expected[key] != in_force.get(key)])
 
 
 def _check_bucket(spark: SparkSession, location: str, uri: str, settings: Mapping[str, str | Secret]) -> None:
@@ -106,25 +122,34 @@ def _check_bucket(spark: SparkSession, location: str, uri: str, settings: Mappin
         name: configuration.get(prefix + name) or configuration.get(f"fs.s3a.{name}") for name in _names(expected)
     }
     _compare_endpoints(bucket, expected, actual)
-    wrong = [prefix + name for name in expected if not _same(name, expected[name], actual[name])]
+    wrong = [name for name in expected if not _same(name, expected[name], actual[name])]
     if wrong:
-        missing = [key for key in wrong if not configuration.get(key)]
-        different = [key for key in wrong if key not in missing]
-        parts = [
-            f"{word}: {', '.join(keys)}" for word, keys in (("missing", missing), ("different", different)) if keys
-        ]
+        set_for_bucket = {prefix + name: configuration.get(prefix + name) for name in wrong}
+        _refuse_different(location, {prefix + name: expected[name] for name in wrong}, set_for_bucket)
+    in_force = _in_force(spark, uri)
+    names = _names(expected)
+    stale = [prefix + name for name in names if not _same(name, actual[name], in_force.get(f"fs.s3a.{name}"))]
+    _refuse_stale(f"the bucket {bucket!r}", stale)
+
+
+def _refuse_different(location: str, expected: Mapping[str, str], actual: Mapping[str, str | None]) -> None:
+    """Rejects a session that lacks settings of the store or has others in their place."""
+    wrong = [key for key in expected if expected[key] != actual[key]]
+    missing = [key for key in wrong if not actual[key]]
+    different = [key for key in wrong if key not in missing]
+    parts = [f"{word}: {', '.join(keys)}" for word, keys in (("missing", missing), ("different", different)) if keys]
+    if parts:
         raise SparkError(
             f"the Spark session does not reach {location} with the store's settings; {'; '.join(parts)}",
             hint="set them before the session starts: SparkSession.builder.config(map=store.spark_conf())",
         )
-    in_force = _in_force(spark, uri)
-    stale = [
-        prefix + name for name in _names(expected) if not _same(name, actual[name], in_force.get(f"fs.s3a.{name}"))
-    ]
-    if stale:
+
+
+def _refuse_stale(place: str, keys: Sequence[str]) -> None:
+    if keys:
         raise SparkError(
-            f"the Spark session already used the bucket {bucket!r} with other settings, and Hadoop keeps the first; "
-            f"different: {', '.join(stale)}",
+            f"the Spark session already used {place} with other settings, and Hadoop keeps the first; "
+            f"different: {', '.join(keys)}",
             hint="start a new Spark session with SparkSession.builder.config(map=store.spark_conf())",
         )
 
@@ -160,12 +185,13 @@ def _in_force(spark: SparkSession, uri: str) -> Configuration:
         return file_system_configuration(spark, uri)
     except Py4JJavaError as error:
         message = str(error.java_exception.getMessage())
-        if "S3AFileSystem not found" not in message:
+        if not re.search(r"Class \S+FileSystem not found", message):
             raise SparkError(f"the Spark session cannot use {uri}: {message}") from None
+        name, module = ("S3A", "hadoop-aws") if uri.startswith("s3a://") else ("ABFS", "hadoop-azure")
         raise SparkError(
-            f"the Spark session has no S3A, which Spark needs for {uri}",
+            f"the Spark session has no {name}, which Spark needs for {uri}",
             hint=f"start it with SparkSession.builder.config(map=store.spark_conf()), or with "
-            f"spark.jars.packages=org.apache.hadoop:hadoop-aws:{hadoop_version(spark)}",
+            f"spark.jars.packages=org.apache.hadoop:{module}:{hadoop_version(spark)}",
         ) from None
 
 

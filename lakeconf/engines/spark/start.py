@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from lakeconf.engines.spark.java_home import ensure_java
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _LOOPBACK = "127.0.0.1"
 _HADOOP = "spark.hadoop."
+_LISTS = ("spark.jars.packages", "spark.jars.excludes")
 # Variables that set the address, or a configuration that may specify a cluster.
 _CONFIGURES = ("SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME", "SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "MASTER")
 _SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
@@ -76,7 +77,9 @@ def spark_session(*stores: HasSparkSettings, settings: Mapping[str, str] | None 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder
     confs = [_settings_of(store) for store in stores]
-    public = {key: value for conf in confs for key, value in conf.items() if key not in conf.secret_keys}
+    public = merged_settings(
+        {key: value for key, value in conf.items() if key not in conf.secret_keys} for conf in confs
+    )
     chosen = public | dict(settings or {})
     for key, value in chosen.items():
         builder = builder.config(key, value)
@@ -91,6 +94,15 @@ def spark_session(*stores: HasSparkSettings, settings: Mapping[str, str] | None 
         if can_attach(session, store.alias):
             store.attach(session, use=False)
     return session
+
+
+def merged_settings(confs: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """The settings of several stores; lists of packages are joined, and else the last store decides."""
+    merged: dict[str, str] = {}
+    for conf in confs:
+        lists = {key: f"{merged[key]},{conf[key]}" for key in _LISTS if key in merged and key in conf}
+        merged |= {**conf, **{key: ",".join(dict.fromkeys(value.split(","))) for key, value in lists.items()}}
+    return merged
 
 
 def configure_files(session: SparkSession, conf: Settings) -> None:

@@ -1,0 +1,6 @@
+LOAD ducklake;
+LOAD azure;
+CREATE OR REPLACE TEMPORARY SECRET "my_bucket" (TYPE azure, CONNECTION_STRING 'AccountName=acme;BlobEndpoint=https://acme.blob.core.windows.net;AccountKey=' || ?, SCOPE 'az://acme.blob.core.windows.net/shop/');
+CREATE OR REPLACE TEMPORARY SECRET "lakeconf_prod" (TYPE ducklake, METADATA_PATH 'duckdb:/lake/catalog.duckdb', DATA_PATH 'az://acme.blob.core.windows.net/shop/lake/');
+ATTACH 'ducklake:lakeconf_prod' AS "prod" (DATA_INLINING_ROW_LIMIT 0);
+USE "prod";
