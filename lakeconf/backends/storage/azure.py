@@ -112,6 +112,10 @@ class AzureStorage(StorageBackend):
         if self.secret_parameters and self.provider is None:
             hint = 'write secret_parameters = { provider = "credential_chain" }'
             raise fault("secret_parameters need a provider", "secret_parameters", hint=hint, credentials=True)
+        named = {key.lower() for key in self.secret_parameters}
+        if self.provider == "service_principal" and not {"tenant_id", "client_id"} <= named:
+            hint = "set tenant_id, client_id and client_secret"
+            raise fault("service_principal needs tenant_id and client_id", "secret_parameters", hint=hint)
         if self.is_emulated and self.provider is not None:
             raise fault("an emulator needs account_key or sas_token", "endpoint", hint=ALL_CREDENTIALS)
         if self.use_ssl is False and not self.is_emulated:

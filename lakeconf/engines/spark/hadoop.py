@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import re
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 _LOGGERS = ("py4j.clientserver", "py4j.java_gateway")
 _THROUGH_S3A = ("s3", "s3n", "s3a", "r2", "gs", "gcs")
 _AWS = ("", "s3.amazonaws.com")
+# The session keeps the settings without secrets with which a store first used a file system.
+_FIRST_USE = "lakeconf.first-use."
 # DuckDB reads Azure's files through the Blob service of an account, ABFS through that of Data Lake Storage.
 _AZURE = re.compile(r"az://([^./]+)\.blob\.([^/]+)/([^/]+)/(.*)", re.DOTALL)
 # Path segments that Hadoop normalizes, and characters of its patterns.
@@ -102,15 +105,20 @@ def check_session(spark: SparkSession, location: str, settings: Mapping[str, str
         if uri.startswith("s3a://"):
             _check_bucket(spark, location, uri, settings)
         elif settings:
-            _check_settings(spark, location, uri, {key: _clear(value) for key, value in settings.items()})
+            _check_settings(spark, location, uri, settings)
 
 
-def _check_settings(spark: SparkSession, location: str, uri: str, expected: Mapping[str, str]) -> None:
+def _check_settings(spark: SparkSession, location: str, uri: str, settings: Mapping[str, str | Secret]) -> None:
     configuration = hadoop_configuration(spark)
-    actual = {key: configuration.get(key) for key in expected}
-    _refuse_different(location, expected, actual)
-    in_force = _in_force(spark, uri)
-    _refuse_stale(location, [key for key in expected if expected[key] != in_force.get(key)])
+    expected = {key: _clear(value) for key, value in settings.items()}
+    _refuse_different(location, expected, {key: configuration.get(key) for key in expected})
+    _in_force(spark, uri)
+    # Unlike S3A, other file systems show the settings of the session, and not those of their first use.
+    public = {key: value for key, value in settings.items() if not isinstance(value, Secret)}
+    record = _FIRST_USE + uri.partition("://")[2].partition("/")[0]
+    first = json.loads(configuration.get(record) or "null") or public
+    _refuse_stale(location, [key for key in {**first, **public} if first.get(key) != public.get(key)])
+    configuration.set(record, json.dumps(public))
 
 
 def _check_bucket(spark: SparkSession, location: str, uri: str, settings: Mapping[str, str | Secret]) -> None:
