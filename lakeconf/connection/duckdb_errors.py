@@ -128,7 +128,7 @@ _BY_MESSAGE: tuple[tuple[str, type[LakeconfError], str | None], ...] = (
         r"failed with (code ')?(Auth[a-z]+(Failure|Failed)|InvalidAuthenticationInfo|NoAuthenticationInformation)"
         r"|\bof Base64 encoded string|\AInvalid Input Error: A invalid connection string",
         StorageError,
-        "check account_key, sas_token or secret_parameters of the storage backend: they are wrong or have expired",
+        "check account_key, sas_token or secret_parameters of the storage backend: they are wrong or too old",
     ),
     (
         r"Fail to get a new connection for: https?:",

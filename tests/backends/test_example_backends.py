@@ -60,8 +60,8 @@ def test_two_packages_that_register_one_type_are_an_error(tmp_path: Path, monkey
     write_metadata(tmp_path, "another-package")
     monkeypatch.syspath_prepend(str(tmp_path))
     forget_packages()
-    (problem,) = validate(config(type="azure", container="acme-lake", account_name="acme"))
-    assert "several packages register 'azure'" in problem.message
+    (problem,) = validate(config(type="share", mount="/mnt", marker="m"))
+    assert "several packages register 'share'" in problem.message
     assert "another-package, lakeconf-example-backends" in problem.message
 
 

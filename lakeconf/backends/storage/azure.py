@@ -124,7 +124,7 @@ class AzureStorage(StorageBackend):
             value = getattr(self, name)
             if value is not None and not form.fullmatch(value.reveal()):
                 message = f"{name} is no {'key' if form is _KEY else 'token'} of Azure"
-                raise fault(message, name, hint="copy it from the Azure portal", credentials=True)
+                raise fault(message, name, hint="use the one that the Azure portal shows", credentials=True)
         return self
 
     @property

@@ -81,7 +81,7 @@ def test_problem_has_a_line_and_a_hint_and_no_secret(tmp_path: Path) -> None:
     assert problem.hint == 'write container = "lake" (name of the container)'
     file.write_text(file.read_text().replace('"Lake"', '"lake"'))
     (problem,) = validate(file)
-    assert (problem.line, problem.hint) == (9, "copy it from the Azure portal")
+    assert (problem.line, problem.hint) == (9, "use the one that the Azure portal shows")
     assert "planted" not in str(problem)
 
 
@@ -230,7 +230,7 @@ def test_shared_access_signature_reads_and_writes(
         assert ids(lake) == list(range(5, 10))
 
 
-WRONG = "check account_key, sas_token or secret_parameters of the storage backend: they are wrong or have expired"
+WRONG = "check account_key, sas_token or secret_parameters of the storage backend: they are wrong or too old"
 DENIED: dict[str, tuple[dict[str, Any], str]] = {
     "another key": ({"account_key": base64.b64encode(b"planted" * 9).decode()}, WRONG),
     "no key": ({"account_key": "planted"}, WRONG),
