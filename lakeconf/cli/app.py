@@ -28,7 +28,8 @@ GROUPS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "doctor": "lakeconf.cli.inspect_commands",
         },
         "Inspect": dict.fromkeys(
-            ("sql", "tables", "snapshots", "history", "diff", "verify", "report"), "lakeconf.cli.inspect_commands"
+            ("sql", "tables", "snapshots", "history", "diff", "verify", "report", "metrics"),
+            "lakeconf.cli.inspect_commands",
         ),
         "Change": {
             "load": "lakeconf.cli.pipeline_commands",

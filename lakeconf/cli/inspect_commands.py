@@ -1,4 +1,4 @@
-"""Commands that read a lake: doctor, sql, tables, snapshots, history, diff, verify, report."""
+"""Commands that read a lake: doctor, sql, tables, snapshots, history, diff, verify, report, metrics."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from lakeconf.catalog.history import TableFile, change_summaries
-from lakeconf.cli.options import confirm, output_options, overwrite_option, store_option, yes_option
+from lakeconf.cli.options import config_option, confirm, output_options, overwrite_option, store_option, yes_option
 from lakeconf.cli.output import (
     check_new,
     plain,
     show,
+    show_error,
     show_exactly,
     show_json,
     show_lines,
@@ -35,6 +36,7 @@ from lakeconf.errors import CatalogError, QueryError
 from lakeconf.inspection.catalog_files import TableSize, table_size, table_sizes
 from lakeconf.inspection.diff import TableDiff, compare
 from lakeconf.inspection.doctor import FAILED, WARNING, StepResult, diagnose, repair_marker
+from lakeconf.inspection.metrics import metrics, serve
 from lakeconf.inspection.read_only_sql import query
 from lakeconf.inspection.report import report
 from lakeconf.inspection.verify import verify
@@ -413,3 +415,39 @@ def report_command(store: str | None, output: Path, source: str | None, format_n
         show_json({"path": str(output), "store": chosen_store.name, "bytes": output.stat().st_size})
     else:
         show(f"wrote {output}")
+
+
+class _Address(click.ParamType[Any]):
+    """An address to listen on: `:9464` on all addresses of the machine, or `127.0.0.1:9464`."""
+
+    name = "[host]:port"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
+        host, _, port = str(value).rpartition(":")
+        if not (":" in str(value) and port.isdecimal() and port.isascii() and int(port) < 1 << 16):
+            self.fail(f"{value!r} is not an address such as :9464 or 127.0.0.1:9464", param, ctx)
+        return host.strip("[]"), int(port)
+
+
+@click.command("metrics", short_help="Print or serve numbers for Prometheus.")
+@store_option
+@click.option("--listen", type=_Address(), help="Serve the numbers at /metrics, such as :9464, until SIGTERM.")
+@config_option
+def metrics_command(store: str | None, source: str | None, listen: tuple[str, int] | None) -> None:
+    """Print the numbers of a lake in OpenMetrics' text format.
+
+    They are snapshots, files by size, rows, deleted rows, files to delete, and the times of the last commit and
+    compaction. The command reads the catalog only.
+    """
+    chosen_store = init(source).get_store(store)
+
+    def numbers() -> str:
+        with chosen_store.open(read_only=True) as lake:
+            return metrics(lake, chosen_store.name)
+
+    if listen is None:
+        show_exactly(numbers().removesuffix("\n"))
+    else:
+        host, port = listen
+        where = f"listening on {host}:%s, path /metrics"
+        serve(host, port, numbers, started=lambda used: show(where % used, to_stderr=True), failed=show_error)

@@ -110,6 +110,7 @@ OF_A_STORE = {
     "history main.t prod": 2,
     "verify prod": 1,
     "report prod": 2,
+    "metrics prod": 2,
     "load prod": 2,
     "maintain prod --dry-run": 2,
     "restore prod --version 0": 1,

@@ -156,7 +156,15 @@ def test_errors_come_before_spark_starts(events_folder: Path, called: Any, monke
 
 def test_missing_lake_is_not_created(project: Path, called: Any) -> None:
     for command in (
-        *("verify raw.events", "snapshots", "tables", "tables raw.events", "report", "restore t --version 1 --yes"),
+        *(
+            "verify raw.events",
+            "snapshots",
+            "tables",
+            "tables raw.events",
+            "report",
+            "metrics",
+            "restore t --version 1 --yes",
+        ),
     ):
         code, out, err = called(*command.split())
         assert (code, out, "error: store 'dev' has no lake yet" in err) == (1, "", True)

@@ -229,7 +229,7 @@ def test_creation_of_a_table_is_its_first_snapshot_under_any_name(two_tables: La
 
 
 READING = [
-    ["tables"], ["snapshots"], ["tables", "raw.t"], ["report"], ["sql", "FROM raw.t"],
+    ["tables"], ["snapshots"], ["tables", "raw.t"], ["report"], ["metrics"], ["sql", "FROM raw.t"],
     ["plan"], ["doctor"], ["validate"], ["stores"],
     ["preview-sql"],
 ]  # fmt: skip

@@ -132,7 +132,8 @@ def test_lake_sql_and_audits_do_not_leak_the_password(hostile_lake: Path, thief:
 
 @pytest.mark.slow
 def test_other_commands_run_no_view(hostile_lake: Path, thief: PasswordThief) -> None:
-    commands = ["tables", "snapshots", "history raw.events", "tables raw.events", "doctor", "report -o report.html"]
+    commands = ["tables", "snapshots", "history raw.events", "tables raw.events", "doctor", "metrics"]
+    commands.append("report -o report.html")
     for command in [*commands, "diff dev dev raw.events", "diff dev dev trap"]:
         run(command.split())
         assert thief.seen == [], command

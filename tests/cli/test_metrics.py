@@ -1,0 +1,164 @@
+"""`lakeconf metrics` prints and serves the numbers that `lakeconf tables` and `lakeconf snapshots` show."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+import lakeconf
+
+if TYPE_CHECKING:
+    from lakeconf import Lake
+
+REPOSITORY = Path(__file__).parents[2]
+OPERATIONS = REPOSITORY / "examples" / "operations"
+SAMPLE = re.compile(r'(?P<name>[a-z_]+)\{(?P<labels>(?:[a-z]+="(?:[^"\\\n]|\\["\\n])*",?)+)\} (?P<value>\S+)')
+LABEL = re.compile(r'([a-z]+)="((?:[^"\\]|\\.)*)"')
+ENDS = {"gauge": ("",), "gaugehistogram": ("_bucket", "_gcount", "_gsum")}
+
+
+def parsed(text: str) -> dict[tuple[str, ...], float]:
+    """The value of each sample, by its name, table and limit; checks the order and the form of the lines."""
+    *lines, end = text.splitlines()
+    assert (end, text.endswith("\n")) == ("# EOF", True)
+    values: dict[tuple[str, ...], float] = {}
+    kind = metric = ""
+    for line in lines:
+        if line.startswith("# TYPE "):
+            _, _, metric, kind = line.split(" ")
+        elif line.startswith("#"):
+            assert re.fullmatch(rf"# (UNIT {metric} (seconds|bytes)|HELP {metric} \S.*\.)", line), line
+        else:
+            sample = SAMPLE.fullmatch(line)
+            assert sample, line
+            assert sample["name"].removeprefix(metric) in ENDS[kind], line
+            labels = dict(LABEL.findall(sample["labels"]))
+            assert labels.pop("store") == "dev"
+            texts = [re.sub(r"\\(.)", r"\1", text) for text in labels.values()]
+            key = (sample["name"].removeprefix("lakeconf_"), *texts)
+            assert key not in values
+            values[key] = float(sample["value"])
+    return values
+
+
+@pytest.fixture
+def lake(project: Path) -> Any:
+    with lakeconf.init().get_store().open() as lake:
+        table = lake.create_table("raw.t", {"id": "BIGINT"})
+        table.append([{"id": number} for number in range(10)])
+        table.append([{"id": number} for number in range(10, 20)])
+        table.delete("id = 3")
+        lake.create_table('raw."it""s"', {"id": "BIGINT"})
+        for number in range(2):
+            lake.table('raw."it""s"').append([{"id": number}])
+        yield lake
+
+
+def test_the_numbers_are_those_of_other_commands(lake: Lake, shown: Any) -> None:
+    lake.maintenance.expire_snapshots(older_than=timedelta(0), force=True)
+    lake.maintenance.compact()
+    lake.table("raw.t").append([{"id": 99}])
+    values = parsed(shown("metrics"))
+    tables = json.loads(shown("tables", "--format", "json"))
+    assert len(tables) == 2
+    for table in tables:
+        of_table = {name: values[f"table_{name}", table["table"]] for name in ("rows", "inlined_rows", "deleted_rows")}
+        assert of_table == {name: table[name] for name in of_table}
+        assert values["table_delete_files", table["table"]] == table["delete_files"]
+        assert values["table_file_size_bytes_gsum", table["table"]] == table["bytes"]
+        assert values["table_file_size_bytes_bucket", table["table"], "1048576.0"] == table["files"]
+        assert values["table_file_size_bytes_bucket", table["table"], "+Inf"] == table["files"]
+    snapshots = json.loads(shown("snapshots", "--format", "json"))
+    assert (values["snapshots",], values["snapshot_version",]) == (len(snapshots), snapshots[-1]["snapshot_id"])
+    assert values["last_compaction_timestamp_seconds",] < values["last_commit_timestamp_seconds",]
+    assert values["scheduled_deletions",] > 0
+
+
+class Service:
+    """A running `lakeconf metrics --listen`."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        assert process.stderr
+        self.process = process
+        line = process.stderr.readline()
+        self.url = f"http://{line.removeprefix('listening on ').split(',')[0]}"
+
+    def get(self, path: str = "/metrics") -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(self.url + path, timeout=60) as answer:  # noqa: S310
+                assert answer.headers["Content-Type"].startswith("application/openmetrics-text")
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+
+@pytest.fixture
+def service(lake: Lake) -> Any:
+    command = [sys.executable, "-m", "lakeconf", "metrics", "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        yield Service(process)
+        process.kill()
+
+
+@pytest.mark.slow
+def test_the_service_answers_with_new_numbers_until_sigterm(service: Service, lake: Lake, called: Any) -> None:
+    code, text = service.get()
+    assert (code, parsed(text)["table_rows", "raw.t"]) == (200, 19)
+    lake.table("raw.t").append([{"id": 5}])
+    assert parsed(service.get()[1])["table_rows", "raw.t"] == 20
+    assert service.get("/")[0] == 404
+
+    catalog = lakeconf.init().get_store().metadata_backend.file()
+    assert catalog
+    away = catalog.rename(catalog.with_suffix(".away"))
+    code, text = service.get()
+    assert (code, str(catalog.parent) in text, catalog.exists()) == (503, False, False)
+    away.rename(catalog)
+    assert service.get()[0] == 200
+
+    port = service.url.rpartition(":")[2]
+    code, _, err = called("metrics", "--listen", f"127.0.0.1:{port}")
+    assert (code, "choose another port" in err) == (1, True)
+    with socket.create_connection(("127.0.0.1", int(port))):  # a client that says nothing
+        service.process.send_signal(signal.SIGTERM)
+        out = service.process.communicate(timeout=60)[1]
+    assert (service.process.returncode, "Traceback" in out) == (0, False)
+    assert "error: store 'dev'" in out
+
+
+def test_nothing_is_created(project: Path, called: Any) -> None:
+    code, out, err = called("metrics")
+    assert (code, out, "has no lake yet" in err) == (1, "", True)
+    assert not lakeconf.init().get_store().metadata_backend.file().exists()
+
+
+@pytest.mark.parametrize("address", ["9464", "a:b", ":70000", ":-1", ""])
+def test_an_address_has_a_port(address: str, project: Path, called: Any) -> None:
+    code, _, err = called("metrics", "--listen", address)
+    assert (code, "is not an address such as :9464" in err) == (2, True)
+
+
+def test_the_dashboard_and_the_alerts_use_numbers_that_exist(lake: Lake, shown: Any) -> None:
+    lake.maintenance.compact()
+    known = {f"lakeconf_{name}" for name, *_ in parsed(shown("metrics"))}
+    panels = json.loads((OPERATIONS / "dashboard.json").read_text())["panels"]
+    rules = yaml.safe_load((OPERATIONS / "alerts.yml").read_text())["groups"][0]["rules"]
+    queries = [target["expr"] for panel in panels for target in panel["targets"]] + [rule["expr"] for rule in rules]
+    used = {name for query in queries for name in re.findall(r"lakeconf_[a-z_]+", query)}
+    assert used <= known
+    # What no panel shows is in the table of files by size, or a version.
+    assert known - used == {"lakeconf_snapshot_version", "lakeconf_table_file_size_bytes_gcount"}
+    limits = {limit for query in queries for limit in re.findall(r'le="([^"]*)"', query)}
+    assert limits <= {key[2] for key in parsed(shown("metrics")) if len(key) == 3}
