@@ -141,7 +141,9 @@ def test_the_service_answers_with_new_numbers_until_sigterm(service: Service, la
 def test_nothing_is_created(project: Path, called: Any) -> None:
     code, out, err = called("metrics")
     assert (code, out, "has no lake yet" in err) == (1, "", True)
-    assert not lakeconf.init().get_store().metadata_backend.file().exists()
+    file = lakeconf.init().get_store().metadata_backend.file()
+    assert file
+    assert not file.exists()
 
 
 @pytest.mark.parametrize("address", ["9464", "a:b", ":70000", ":-1", ""])

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 _READS = (
     "validate, validate --untrusted, stores, preview-sql, preview-sql --portable, export json-schema, "
     "validate --explain LC012, export dbt, export dlt, doctor, tables, tables raw.events, snapshots, "
-    "history raw.events, report, metrics, grants --role reader, maintain --dry-run, restore raw.events --version 2 --dry-run, "
-    "undo raw.events --dry-run, "
+    "history raw.events, report, metrics, grants --role reader, maintain --dry-run, "
+    "restore raw.events --version 2 --dry-run, undo raw.events --dry-run, "
     "graph, plan, copy dev other raw.events --dry-run, diff dev other raw.events"
 )
 READS = _READS.split(", ")
