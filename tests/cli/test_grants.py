@@ -18,6 +18,7 @@ from servers import S3Keys
 from lakeconf import CommitConflictError, LakeconfError, Secret, Store
 from lakeconf.backends.backend import Role
 from lakeconf.backends.metadata.postgres import PostgresMetadata
+from lakeconf.backends.storage.azure import AzureStorage
 from lakeconf.backends.storage.object_storage import GCSStorage, R2Storage, S3Storage
 from lakeconf.engines.spark.hadoop import configure_session
 from lakeconf.errors import CatalogError
@@ -223,6 +224,17 @@ def test_names_and_folders_are_quoted() -> None:
     assert (listing["Resource"], files["Resource"]) == ("arn:aws-cn:s3:::acme", "arn:aws-cn:s3:::acme/a${*}b/*")
     with pytest.raises(LakeconfError, match="control characters"):
         grants(Store("prod", metadata_backend=METADATA, storage_backend=S3), "writer", "a\nDROP")
+
+
+def test_azure() -> None:
+    storage = AzureStorage(account="acme", container="lake", account_key=Secret("hush"))
+    assert [storage.grants(role, "x").split('"')[3] for role in get_args(Role)] == [
+        "Storage Blob Data Reader",
+        "Storage Blob Data Contributor",
+        "Storage Blob Data Contributor",
+    ]
+    assert "--name acme " in storage.grants("reader", "x")
+    assert storage.grants("reader", "x").endswith('/blobServices/default/containers/lake"')
 
 
 def test_r2_gcs_and_kms() -> None:

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, model_validator
 from lakeconf.backends.backend import (
     ALL_CREDENTIALS,
     ANY_CREDENTIALS,
+    Role,
     SecretName,
     SecretParameters,
     StorageBackend,
@@ -20,6 +21,7 @@ from lakeconf.backends.backend import (
     fault,
 )
 from lakeconf.backends.storage.packages import hadoop_without
+from lakeconf.backends.storage.policies import azure_policy
 from lakeconf.errors import UnsupportedError
 from lakeconf.secret import Secret
 from lakeconf.sql import CreateSecret, Joined, Value
@@ -99,11 +101,11 @@ class AzureStorage(StorageBackend):
 
     @model_validator(mode="after")
     def _credentials_are_whole(self) -> Self:
-        given = [name for name in _CREDENTIALS if getattr(self, name)]
-        if len(given) > 1:
-            hint = f"remove {given[0]}, or {given[1]}"
-            raise fault(f"{given[0]} conflicts with {given[1]}", *given, hint=hint, credentials=True)
-        if not given and self.secret_name is None:
+        present = [name for name in _CREDENTIALS if getattr(self, name)]
+        if len(present) > 1:
+            hint = f"remove {present[0]}, or {present[1]}"
+            raise fault(f"{present[0]} conflicts with {present[1]}", *present, hint=hint, credentials=True)
+        if not present and self.secret_name is None:
             message = (
                 'no credentials: set account_key, sas_token, secret_parameters = { provider = "credential_chain" }, or '
                 "the secret_name of an existing secret"
@@ -210,6 +212,9 @@ class AzureStorage(StorageBackend):
                 "or use the store with DuckDB",
             )
         return _oauth(provider, {key: _shown(value) for key, value in parameters.items()})
+
+    def grants(self, role: Role, name: str) -> str:  # noqa: ARG002 - a variable of the command
+        return azure_policy(role, self.account, self.container)
 
     def spark_packages(self) -> dict[str, str]:
         return azure_packages()

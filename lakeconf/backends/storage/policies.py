@@ -1,4 +1,4 @@
-"""What the consoles of S3, R2 and Google Cloud Storage take to give a role access to the files of a lake."""
+"""What the consoles of S3, R2, Google Cloud Storage and Azure take to give a role access to the files of a lake."""
 
 from __future__ import annotations
 
@@ -28,6 +28,14 @@ _GCS_ROLES: Mapping[Role, tuple[str, ...]] = {
     "reader": ("roles/storage.objectViewer",),
     "writer": ("roles/storage.objectViewer", "roles/storage.objectCreator"),
     "maintainer": ("roles/storage.objectUser",),
+}
+
+# Who writes to a container can delete. Source:
+# https://learn.microsoft.com/azure/role-based-access-control/built-in-roles/storage
+_AZURE_ROLES: Mapping[Role, str] = {
+    "reader": "Storage Blob Data Reader",
+    "writer": "Storage Blob Data Contributor",
+    "maintainer": "Storage Blob Data Contributor",
 }
 
 
@@ -73,6 +81,13 @@ def gcs_policy(role: Role, bucket: str, folder: str) -> str:
         f"gcloud storage {kind} add-iam-policy-binding {place} {member} --role={name}" for name in _GCS_ROLES[role]
     ]
     return "\n".join(commands)
+
+
+def azure_policy(role: Role, account: str, container: str) -> str:
+    """The command for a user, a group or a service principal; a container is the smallest scope."""
+    id_of_account = f"$(az storage account show --name {account} --query id --output tsv)"
+    scope = f'"{id_of_account}/blobServices/default/containers/{container}"'
+    return f'az role assignment create --assignee "$PRINCIPAL" --role "{_AZURE_ROLES[role]}" --scope {scope}'
 
 
 def _json(document: object) -> str:
