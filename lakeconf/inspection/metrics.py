@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import signal
+import sys
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,7 +29,7 @@ CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 BANDS: Sequence[int] = (1 << 20, 16 << 20, 128 << 20, 512 << 20)
 _PATH = "/metrics"
 # A client that sends nothing would keep others out.
-_CLIENT_SECONDS = 10
+_CLIENT_SECONDS = 2
 _COMPACTED = "|".join(sorted(COMPACTIONS))
 _SNAPSHOTS = f"""
     SELECT count(*), max(snapshot_id), epoch(min(moment)), epoch(max(moment)), epoch(max(moment) FILTER (is_compaction))
@@ -134,6 +135,10 @@ class _MetricsServer(TCPServer):
         self.numbers, self.failed = numbers, failed
         self.address_family = AF_INET6 if ":" in host else AF_INET
         super().__init__((host, port), _MetricsHandler)
+
+    def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002 - the contract
+        if not isinstance(sys.exception(), OSError):  # the client has gone
+            raise  # noqa: PLE0704 - called in an `except` block
 
 
 class _MetricsHandler(BaseHTTPRequestHandler):
