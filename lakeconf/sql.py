@@ -132,13 +132,20 @@ class Revealed(Rendering):
         return literal(secret.reveal())
 
 
+class Running(Rendering):
+    """Renders the values with which a connection of another tool is opened now."""
+
+    def secret(self, _key: str, secret: Secret) -> str:
+        return literal(secret.for_connection())
+
+
 class Portable(Rendering):
     """Renders secrets as `getenv('X')`, which the DuckDB CLI resolves; rejects secrets without a variable."""
 
     def secret(self, key: str, secret: Secret) -> str:
         if secret.variable is None:
             raise LakeconfError(
-                f"{key} is a literal, so a portable script would contain its value",
+                f"{key} is no variable, so a portable script would contain its value",
                 hint='reference a variable in the configuration, such as "${MY_SECRET}"',
             )
         return f"getenv({literal(secret.variable)})"

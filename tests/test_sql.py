@@ -70,7 +70,7 @@ def test_portable_script_has_no_value_of_a_secret() -> None:
     assert script.text("region", WHOLE) == "getenv('TOKEN')"
     with pytest.raises(LakeconfError) as literal_secret:
         script.secret("stores.dev.password", Secret("hunter2"))
-    message = "stores.dev.password is a literal, so a portable script would contain its value"
+    message = "stores.dev.password is no variable, so a portable script would contain its value"
     assert literal_secret.value.message == message
     assert literal_secret.value.hint == 'reference a variable in the configuration, such as "${MY_SECRET}"'
     with pytest.raises(LakeconfError) as tainted:

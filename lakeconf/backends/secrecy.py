@@ -24,7 +24,9 @@ READABLE_PARAMETERS = frozenset(
 )
 READABLE_META_OPTIONS = frozenset({"meta_busy_timeout", "meta_journal_mode", "meta_schema"})
 _SECRET_KEY = re.compile(r"secret|password|passphrase|token|credential|headers|sslkey|key$", re.IGNORECASE)
-_NOT_SECRET_KEY = re.compile(r"^(key_id|kms_key_id|secret_name|secret_parameters)$", re.IGNORECASE)
+_NOT_SECRET_KEY = re.compile(
+    r"^(key_id|kms_key_id|password_command|password_ttl|secret_name|secret_parameters)$", re.IGNORECASE
+)
 _USERINFO = re.compile(r"://[^/\s]*@|\b(password|passwd|pwd)\s*=", re.IGNORECASE)
 
 

@@ -170,7 +170,7 @@ class Connection:
         sql, parameters = bind(statement)
         with self.errors():
             # Keep revealed values out of local variables: error reporting tools show them.
-            self.native.execute(sql, [secret.reveal() for secret in parameters] or None)
+            self.native.execute(sql, [secret.for_connection() for secret in parameters] or None)
 
     @property
     def database(self) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from lakeconf.config.config import Config, init
 from lakeconf.connection.connection import extension_sql
 from lakeconf.errors import UnsupportedError, required
-from lakeconf.sql import LoadExtension, Revealed, Statement, Use
+from lakeconf.sql import LoadExtension, Running, Statement, Use
 from lakeconf.store import Store, open_connection
 
 with required("dlt", extra="dlt", needed_for="lakeconf.integrations.dlt"):
@@ -70,4 +70,4 @@ def _catalog(store: Store) -> str:
 def _rendered(statement: Statement) -> str:
     if isinstance(statement, LoadExtension):
         return extension_sql(statement.name)
-    return statement.render(Revealed())
+    return statement.render(Running())

@@ -117,7 +117,7 @@ def test_parameters_are_secret_unless_listed(more: str, folder: Path, capsys: py
     assert not [text for text in texts if "lanted-" in text or "735194" in text]
     assert "MAP {'ordinary': '***', 'region': 'eu'}" in "".join(store.preview_sql())
     assert {secret.reveal() for secret in store.secrets} >= {f"planted-{number}" for number in range(1, 6)}
-    with pytest.raises(LakeconfError, match="is a literal, so a portable script would contain its value"):
+    with pytest.raises(LakeconfError, match="is no variable, so a portable script would contain its value"):
         store.preview_sql(portable=True)
     assert "LC060" in {warning.code for warning in warnings()}
 

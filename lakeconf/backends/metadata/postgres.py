@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -23,6 +24,7 @@ from lakeconf.backends.backend import (
     described,
     fault,
 )
+from lakeconf.backends.metadata.password_command import DEFAULT_TTL, PasswordFile
 from lakeconf.backends.server import DEFAULT_SCHEMA, CatalogServer, ServerAddress
 from lakeconf.errors import UnsupportedError
 from lakeconf.secret import Secret
@@ -92,6 +94,17 @@ class PostgresMetadata(MetadataBackend):
             "Password of the role; use a variable, such as `${LAKE_PG_PASSWORD}`.", example="${LAKE_PG_PASSWORD}"
         ),
     ] = None
+    password_command: Annotated[
+        Text | list[Text] | None,
+        described(
+            "Command that prints the password, in place of `password`; it runs without a shell.",
+            example=["aws", "rds", "generate-db-auth-token", "--hostname", "…"],
+        ),
+    ] = None
+    password_ttl: Annotated[
+        int | None,
+        described("Seconds after which the command runs again; default 600.", example=DEFAULT_TTL, ge=1),
+    ] = None
     metadata_schema: Annotated[
         Text,
         described("Schema of the catalog's tables; stores with different schemas are separate lakes.", example="lake"),
@@ -107,7 +120,7 @@ class PostgresMetadata(MetadataBackend):
             raise fault(message, *present, hint=ALL_CREDENTIALS, credentials=True)
         if present:
             return self
-        for name in ("password", "port"):
+        for name in ("password", "password_command", "port"):
             if getattr(self, name) is not None:
                 message = f"incomplete credentials: {name} without host, database and user"
                 raise fault(message, name, hint=ALL_CREDENTIALS, credentials=True)
@@ -119,6 +132,36 @@ class PostgresMetadata(MetadataBackend):
             raise fault(message, hint=ANY_CREDENTIALS, credentials=True)
         return self
 
+    @model_validator(mode="after")
+    def _command_is_the_only_password(self) -> Self:
+        if self.password_command is None:
+            if self.password_ttl is not None:
+                raise fault("password_ttl without password_command", "password_ttl", hint="remove password_ttl")
+            return self
+        if self.has_fixed_password:
+            message = "password_command conflicts with password and passfile: set only one of them"
+            hint = "remove password, or password_command"
+            raise fault(message, "password_command", "password", hint=hint, credentials=True)
+        try:
+            is_empty = not self._command()
+        except ValueError:
+            is_empty = True
+        if is_empty:
+            message = "password_command must be a program with its arguments"
+            raise fault(message, "password_command", hint='write password_command = ["program", "argument"]')
+        return self
+
+    @property
+    def has_fixed_password(self) -> bool:
+        """True if the configuration has a password or a file of passwords."""
+        return self.password is not None or not {"password", "passfile"}.isdisjoint(
+            map(str.lower, self.secret_parameters)
+        )
+
+    def _command(self) -> tuple[str, ...]:
+        command = self.password_command or ()
+        return tuple(shlex.split(command) if isinstance(command, str) else command)
+
     @property
     def extensions(self) -> tuple[str, ...]:
         return ("postgres_scanner",)
@@ -129,6 +172,8 @@ class PostgresMetadata(MetadataBackend):
         fields = ("host", "port", "database", "user", "password")
         credentials = {name: value for name in fields if (value := getattr(self, name)) is not None}
         options = credentials | self.secret_parameters
+        if self.password_command is not None:
+            options["passfile"] = PasswordFile(self._command(), self.password_ttl or DEFAULT_TTL)
         key = f"stores.{names.store}.metadata_backend"
         return (CreateSecret(self.secret_name or names.metadata_secret, "postgres", options, key=key),)
 
@@ -140,7 +185,7 @@ class PostgresMetadata(MetadataBackend):
         }
 
     def with_own_credentials(self) -> Self:
-        own = self.password is not None or {"password", "passfile"} & self.secret_parameters.keys()
+        own = self.has_fixed_password or self.password_command is not None
         if own or self.host is None or self.database is None or self.user is None:
             return self
         password = default_password(self.host, self.port or DEFAULT_PORT, self.database, self.user)
