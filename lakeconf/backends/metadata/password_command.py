@@ -23,7 +23,7 @@ _HINT = "run the password_command yourself: it must print one line, and its outp
 
 
 class PasswordFile(Secret):
-    """The path of a file with the current password. The command runs when a connection is opened, and not for a preview.
+    """The path of a file with the current password. The command runs when a connection is opened, not for a preview.
 
     PostgreSQL's client reads the file for each connection, also for those that DuckDB opens later. The file exists in
     the memory of this process alone.
