@@ -17,7 +17,7 @@ from lakeconf.secret import Secret
 _log = logging.getLogger(__name__)
 # Below the lifetime of the tokens of AWS, which is 15 minutes.
 DEFAULT_TTL = 600
-_TIMEOUT_SECONDS = 30.0
+TIMEOUT_SECONDS = 30.0
 _SECONDS_AFTER_FAILURE = 10.0
 _HINT = "run the password_command yourself: it must print one line, and its output is not shown here"
 
@@ -119,11 +119,11 @@ def _output(command: tuple[str, ...]) -> str:
     try:
         # Raised outside, an error has no context: that of the time-out contains the output.
         with contextlib.suppress(subprocess.TimeoutExpired):
-            output, _ = process.communicate(timeout=_TIMEOUT_SECONDS)
+            output, _ = process.communicate(timeout=TIMEOUT_SECONDS)
     finally:
         _kill(process)
     if output is None:
-        raise ConnectionFailed(f"the password_command did not end within {_TIMEOUT_SECONDS:g} seconds", hint=_HINT)
+        raise ConnectionFailed(f"the password_command did not end within {TIMEOUT_SECONDS:g} seconds", hint=_HINT)
     if process.returncode != 0:
         raise ConnectionFailed(f"the password_command failed with the exit code {process.returncode}", hint=_HINT)
     line = output.decode(errors="replace").rstrip("\r\n")

@@ -22,7 +22,7 @@ from lakeconf.config.config import validate
 from lakeconf.errors import ConnectionFailed, LakeconfError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from servers import PostgresServer
@@ -67,10 +67,8 @@ class Role:
 
 
 @pytest.fixture
-def role(postgres_server: PostgresServer, tmp_path: Path) -> Iterator[Role]:
-    password_command._renewed_file.cache_clear()
-    yield Role(postgres_server, tmp_path)
-    password_command._renewed_file.cache_clear()
+def role(postgres_server: PostgresServer, tmp_path: Path) -> Role:
+    return Role(postgres_server, tmp_path)
 
 
 def test_command_runs_for_a_connection_and_not_for_a_preview(
@@ -137,7 +135,7 @@ def test_command_that_fails_is_named_without_its_output(
     role: Role, monkeypatch: pytest.MonkeyPatch, script: str, message: str
 ) -> None:
     if "sleep" in script:
-        monkeypatch.setattr(password_command, "_TIMEOUT_SECONDS", 0.3)
+        monkeypatch.setattr(password_command, "TIMEOUT_SECONDS", 0.3)
     with pytest.raises(ConnectionFailed, match=message) as raised:
         role.store(password_command=["sh", "-c", script]).open()
     assert (
