@@ -15,8 +15,9 @@ from lakeconf.errors import LakeconfError, required
 from lakeconf.logs import escaped
 from lakeconf.secret import HiddenText
 
-# The class that Spark loads, and the file that has it.
+# The classes that Spark loads, and the file that has them.
 _CATALOG_CLASS = "org.apache.spark.sql.connector.catalog.LakeCatalog"
+_EXTENSIONS_CLASS = "org.apache.spark.sql.connector.catalog.LakeExtensions"
 _JAR = "lakeconf-spark.jar"
 
 
@@ -133,7 +134,7 @@ definitions = Definitions(
 
 
 def _spark(config: Config, names: Sequence[str]) -> Export:
-    lines = {"spark.driver.extraClassPath": _JAR}
+    lines = {"spark.driver.extraClassPath": _JAR, "spark.sql.extensions": _EXTENSIONS_CLASS}
     for name in names:
         key = f"spark.sql.catalog.{_plain_alias(config, 'spark', name)}"
         lines |= {key: _CATALOG_CLASS, f"{key}.store": name, f"{key}.python": sys.executable}

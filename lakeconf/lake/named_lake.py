@@ -189,8 +189,10 @@ class NamedLake:
         return {"done": named_writes.delete(self._scope(values), values)}
 
     def change(self, values: Values, frame: Any) -> Values:
-        """UPDATE and MERGE INTO."""
-        named_writes.change(self._scope(values), values, frame)
+        """UPDATE and MERGE INTO, which may also read an older frame of the table."""
+        scope = self._scope(values)
+        scope.base.add_read(values["table"], self._oldest(values))
+        named_writes.change(scope, values, frame)
         return {}
 
     def check_definition(self, values: Values, _: Any) -> Values:

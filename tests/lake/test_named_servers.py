@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -29,7 +30,7 @@ def project(
 
 @pytest.fixture(scope="module")
 def server(project: Project, hadoop_aws_settings: dict[str, str]) -> Iterator[NamedServer]:
-    more = {"spark.sql.defaultCatalog": "prod"}
+    more = {"spark.sql.defaultCatalog": "prod", "spark.log.level": "DEBUG"}
     with named_server(project.folder, "prod", hadoop_aws_settings | more) as started:
         yield started
 
@@ -61,6 +62,74 @@ def test_a_client_of_jdbc_reads_and_writes(server: NamedServer, project: Project
     output = server.by_jdbc(*statements, "SELECT name, count(*) FROM raw.jdbc GROUP BY name ORDER BY 1")
     assert "merged,3\nmerged!,1\nv0,1\n" in output
     assert project.rows("SELECT * FROM raw.jdbc ORDER BY id") == ROWS
+
+
+def test_the_changes_of_a_table_are_the_first_statement_of_a_session(server: NamedServer) -> None:
+    server.by_connect(["CREATE TABLE prod.raw.changed AS SELECT 1 AS n"])
+    first = "SELECT n, change_type FROM table_changes('prod.raw.changed', 0)"
+    assert server.by_connect([first]) == [[[[1, "insert"]]]]
+
+
+SHOWN = (
+    "SET -v",
+    "SET",
+    "SHOW TBLPROPERTIES prod.raw.shown",
+    "SHOW TABLE EXTENDED IN prod.raw LIKE 'shown'",
+    "DESCRIBE EXTENDED prod.raw.shown",
+    "DESCRIBE NAMESPACE EXTENDED prod.raw",
+    "SHOW CREATE TABLE prod.raw.shown",
+    "EXPLAIN EXTENDED SELECT * FROM prod.raw.shown WHERE n > 0",
+    "EXPLAIN FORMATTED SELECT * FROM prod.raw.shown.files",
+    "EXPLAIN CODEGEN SELECT n + 1 FROM prod.raw.shown",
+    "EXPLAIN EXTENDED MERGE INTO prod.raw.shown t USING prod.raw.shown s ON t.n = s.n WHEN MATCHED THEN DELETE",
+    "SELECT *, input_file_name() FROM prod.raw.shown",
+    "SELECT path FROM prod.raw.shown.files",
+    "CALL prod.system.compact('raw.shown')",
+    # errors
+    "SELECT * FROM prod.raw.missing",
+    "SELECT n / 0 FROM prod.raw.shown",
+    "SELECT raise_error(n) FROM prod.raw.shown",
+    "INSERT INTO prod.raw.shown SELECT raise_error('stop')",
+    "CREATE TABLE prod.raw.shown (n INT)",
+    "ALTER TABLE prod.raw.shown SET TBLPROPERTIES (a = 'b')",
+    "CALL prod.system.restore('raw.shown', version => 999999)",
+    "SELECT * FROM parquet.`{path}`",
+)
+
+
+def test_no_statement_shows_a_secret(server: NamedServer, project: Project) -> None:
+    server.by_connect(["CREATE TABLE prod.raw.shown AS SELECT 1 AS n", "DELETE FROM prod.raw.shown WHERE n * 2 = 8"])
+    ((path,),) = project.rows("SELECT data_file FROM ducklake_list_files('prod', 'shown', schema => 'raw')")
+    removed = str(path).replace("s3://", "s3a://").replace(".parquet", "-removed.parquet")
+    statements = [statement.replace("{path}", removed) for statement in SHOWN]
+    (answers,) = server.by_connect(statements)
+    failed = [isinstance(answer, str) for answer in answers]
+    first_error = SHOWN.index("SELECT * FROM prod.raw.missing")
+    assert failed == [False] * first_error + [True] * (len(SHOWN) - first_error)
+    assert any("fs.s3a" in str(answer) or "spark.hadoop" in str(answer) for answer in answers)
+    project.assert_no_secret(text=f"{answers} {server.by_jdbc(*statements)}")
+
+
+def test_two_clients_write_at_the_same_time(server: NamedServer, project: Project) -> None:
+    """An UPDATE is done or a conflict: none is lost."""
+    server.by_connect(["CREATE TABLE prod.raw.shared AS SELECT 0 AS id, 0 AS n"])
+    updates = ["UPDATE prod.raw.shared SET n = n + 1 WHERE id = 0"] * 4
+    clients = []
+    for number in (1, 2):
+        own = f"prod.raw.own_{number}"
+        statements = [f"CREATE TABLE {own} AS SELECT 1 AS n", f"INSERT INTO {own} VALUES (2)"]
+        clients.append([*statements, *[f"INSERT INTO prod.raw.shared VALUES ({number}, 0)"] * 3, *updates])
+    with ThreadPoolExecutor() as pool:
+        (first,), (second,) = pool.map(server.by_connect, clients)
+    conflicts = [answer for answer in (*first, *second) if answer != []]
+    assert len(conflicts) < len(updates) * 2
+    assert all("CommitConflictError" in str(answer) for answer in conflicts)
+    assert all(answer == [] for answer in (*first[:5], *second[:5]))
+    done = 2 * len(updates) - len(conflicts)
+    shared = "SELECT id, max(n), count(*) FROM raw.shared GROUP BY id ORDER BY id"
+    assert project.rows(shared) == [(0, done, 1), (1, 0, 3), (2, 0, 3)]
+    assert project.rows("SELECT * FROM raw.own_1 ORDER BY n") == project.rows("SELECT * FROM raw.own_2 ORDER BY n")
+    project.assert_no_secret()
 
 
 DBT_FILES = {

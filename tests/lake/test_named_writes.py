@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from lakeconf import Lake, Store
 
@@ -328,6 +328,44 @@ def test_an_older_frame_does_not_replace_rows_that_it_has_not_read(sql: SparkSes
     sql.sql("DROP TABLE t")
     dropped.write.saveAsTable("t")
     assert rows(lake, "SELECT id FROM t") == [(2,), (99,)]
+
+
+def test_a_merge_of_an_older_frame_of_its_table_is_a_conflict(sql: SparkSession, lake: Lake) -> None:
+    """A counter would otherwise lose what others have added to it since."""
+    for name in ("t", "u"):
+        lake.create_table(name, {"id": "BIGINT", "n": "BIGINT"})
+        lake.execute(f"INSERT INTO {name} VALUES (1, 1), (2, 2)")
+    older, cached, other = sql.table("t"), sql.table("t").where("n > 0"), sql.table("u")
+    cached.cache().count()
+
+    def merge(source: DataFrame, name: str = "t") -> None:
+        writer = source.alias("s").mergeInto(name, F.expr(f"{name}.id = s.id"))
+        writer.whenMatched().update({"n": F.expr("s.n + 1")}).merge()
+
+    merge(older, "u")
+    merge(older)
+    lake.refresh()
+    lake.execute("UPDATE t SET n = 100")
+    before = rows(lake, "SELECT * FROM t")
+    mixed = other.where(F.col("id").isin([1])).union(older.where("id = 2"))
+    for source in (older, older.where("id = 1"), cached, mixed):
+        with pytest.raises(AnalysisException, match=r"CommitConflictError: main\.t was read at snapshot"):
+            merge(source)
+        lake.refresh()
+        assert rows(lake, "SELECT * FROM t") == before
+    cached.unpersist()
+    merge(other)  # the rows of another table are what they were
+    merge(sql.table("t").where("id = 2"))
+    lake.refresh()
+    assert rows(lake, "SELECT * FROM t") == [(1, 2), (2, 4)]
+
+
+def test_a_view_in_a_lake_is_refused(sql: SparkSession, lake: Lake) -> None:
+    lake.create_table("t", {"id": "BIGINT"})
+    for statement in ("CREATE VIEW v AS SELECT * FROM t", "CREATE OR REPLACE VIEW main.v (x) AS SELECT * FROM t"):
+        with pytest.raises(AnalysisException, match="views"):
+            sql.sql(statement)
+    sql.sql("CREATE TEMPORARY VIEW v AS SELECT * FROM t")
 
 
 def test_a_cached_table_is_read_again_after_a_statement_that_changes_it(sql: SparkSession, lake: Lake) -> None:

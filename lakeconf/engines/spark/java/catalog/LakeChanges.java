@@ -3,6 +3,7 @@ package org.apache.spark.sql.connector.catalog;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
+import org.apache.spark.sql.catalyst.analysis.ResolvedIdentifier;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.CaseWhen;
@@ -21,6 +22,7 @@ import org.apache.spark.sql.catalyst.plans.Inner$;
 import org.apache.spark.sql.catalyst.plans.JoinType;
 import org.apache.spark.sql.catalyst.plans.LeftOuter$;
 import org.apache.spark.sql.catalyst.plans.logical.Assignment;
+import org.apache.spark.sql.catalyst.plans.logical.CreateView;
 import org.apache.spark.sql.catalyst.plans.logical.DeleteAction;
 import org.apache.spark.sql.catalyst.plans.logical.DeleteFromTable;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
@@ -94,6 +96,7 @@ abstract class LakeChanges extends V2CommandExec {
             return new Overwriting(spark, relation((LogicalPlan) overwrite.productElement(0)),
                 (LakeWrite) overwrite.write().get(), overwrite.query());
         }
+        refuseView(plan);
         LogicalPlan table = null;
         if (plan instanceof DeleteFromTable) table = ((DeleteFromTable) plan).table();
         if (plan instanceof UpdateTable) table = ((UpdateTable) plan).table();
@@ -102,6 +105,15 @@ abstract class LakeChanges extends V2CommandExec {
         if (relation == null || !(relation.table() instanceof LakeTable)) return null;
         if (((LakeTable) relation.table()).part != null) throw ((LakeTable) relation.table()).unchangeable();
         return new Changing(spark, relation, plan, (LakeTable) relation.table(), table.output());
+    }
+
+    // Spark would take the catalog for one that has views; other statements about views are errors of its analysis.
+    private static void refuseView(LogicalPlan plan) {
+        LogicalPlan view = plan instanceof CreateView ? ((CreateView) plan).child() : null;
+        if (view instanceof ResolvedIdentifier && ((ResolvedIdentifier) view).catalog() instanceof LakeCatalog) {
+            throw LakeServer.raised("UnsupportedError: Spark's SQL cannot create a view in a lake, whose views are in "
+                + "DuckDB's SQL\n  hint: use a table, a temporary view, or lake.create_view");
+        }
     }
 
     private static DataSourceV2Relation relation(LogicalPlan plan) {
@@ -153,6 +165,7 @@ abstract class LakeChanges extends V2CommandExec {
         public Seq run() {
             HashMap values = table.request();
             values.put("defaults", defaults());
+            values.put("read_at", table.readAt(statement));
             LogicalPlan changes;
             if (statement instanceof DeleteFromTable) {
                 Expression condition = ((DeleteFromTable) statement).condition();

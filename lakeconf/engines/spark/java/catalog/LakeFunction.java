@@ -4,6 +4,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import org.apache.spark.sql.catalyst.FunctionIdentifier;
 import org.apache.spark.sql.catalyst.analysis.TableFunctionRegistry;
+import org.apache.spark.sql.catalyst.analysis.TableFunctionRegistry$;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
@@ -26,14 +27,28 @@ public class LakeFunction extends AbstractFunction1 {
 
     // A catalog is loaded when a query names it, and the function is there before.
     public static void install(SparkSession session) {
-        TableFunctionRegistry functions = session.sessionState().tableFunctionRegistry();
-        Function1 other = null;
+        installForNewSessions();
+        install(session.sessionState().tableFunctionRegistry());
+    }
+
+    // A session begins with a copy of the built-in functions.
+    static void installForNewSessions() { install((TableFunctionRegistry) TableFunctionRegistry$.MODULE$.builtin()); }
+
+    private static synchronized void install(TableFunctionRegistry functions) {
+        if (find(functions, true) == null) {
+            functions.createOrReplaceTempFunction(NAME, new LakeFunction(find(functions, false)), "built-in");
+        }
+    }
+
+    // The function of a lake, or another one, that has the name; or null.
+    private static Function1 find(TableFunctionRegistry functions, boolean ofLake) {
         for (Iterator each = functions.listFunction().iterator(); each.hasNext();) {
             FunctionIdentifier name = (FunctionIdentifier) each.next();
-            if (name.funcName().equals(NAME)) other = (Function1) functions.lookupFunctionBuilder(name).get();
-            if (other instanceof LakeFunction) return;
+            if (!name.funcName().equals(NAME)) continue;
+            Function1 function = (Function1) functions.lookupFunctionBuilder(name).get();
+            if (function instanceof LakeFunction == ofLake) return function;
         }
-        functions.createOrReplaceTempFunction(NAME, new LakeFunction(other), "built-in");
+        return null;
     }
 
     public Object apply(Object arguments) {
@@ -41,8 +56,13 @@ public class LakeFunction extends AbstractFunction1 {
         ArrayList values = new ArrayList();
         for (int at = 0; at < all.size(); at++) values.add(value((Expression) all.apply(at)));
         boolean named = values.size() > 0 && values.get(0) instanceof String;
-        LakeName name = named ? new LakeName(SparkSession.active(), (String) values.get(0), null) : null;
-        if (other != null && (name == null || !(name.catalog instanceof LakeCatalog))) return other.apply(arguments);
+        SparkSession session = SparkSession.active();
+        LakeName name = named ? new LakeName(session, (String) values.get(0), null) : null;
+        if (name == null || !(name.catalog instanceof LakeCatalog)) {
+            // One that the session has defined later.
+            Function1 later = find(session.sessionState().tableFunctionRegistry(), false);
+            if (later != null || other != null) return (later != null ? later : other).apply(arguments);
+        }
         if (values.size() < 2 || values.size() > 3) {
             throw LakeServer.raised("LakeconfError: table_changes has two or three arguments" + USAGE);
         }
