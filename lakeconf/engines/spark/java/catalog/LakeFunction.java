@@ -27,7 +27,6 @@ public class LakeFunction extends AbstractFunction1 {
 
     // A catalog is loaded when a query names it, and the function is there before.
     public static void install(SparkSession session) {
-        installForNewSessions();
         install(session.sessionState().tableFunctionRegistry());
     }
 
