@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from lakeconf.errors import LakeconfError, suggestion
 from lakeconf.logs import escaped
@@ -54,6 +54,10 @@ _MAINTENANCE = {
     "deadline": Option(
         str, "The time after which a compaction begins no further transaction, such as `30m`, `2h` or `1h30m`.", "30m"
     ),
+    "keep_files": Option(
+        str, "The time for which `lakeconf maintain` keeps files that no snapshot needs; default `2d`.", "2d"
+    ),
+    "keep_snapshots": Option(str, "The age at which `lakeconf maintain` expires snapshots; default `30d`.", "7d"),
     "memory_limit": Option(str, "DuckDB's memory during maintenance, such as `4GB`; DuckDB spills to disk.", "4GB"),
 }
 # The options by table of a store. META_ options of ATTACH are passed to the metadata database:
@@ -143,7 +147,7 @@ def _value_fault(key: str, value: object) -> str | None:
         return f"must name a new database, but DuckDB reserves {value!r}" if value else "must not be empty"
     if key not in _MAINTENANCE:
         return None
-    amount: timedelta | float | None = _duration(str(value))
+    amount: timedelta | float | None = duration_of(str(value))
     if key == "memory_limit":
         size = _SIZE.fullmatch(str(value))
         amount = None if size is None else float(size["number"])
@@ -154,19 +158,22 @@ def _value_fault(key: str, value: object) -> str | None:
 
 @dataclass(frozen=True)
 class MaintenanceLimits:
-    """The limits of a compaction, a flush or a rewrite."""
+    """The limits of maintenance."""
 
     deadline: timedelta | None = None  # the time after which no further transaction begins; None for no limit
     memory_limit: str | None = None  # DuckDB's memory, such as `4GB`; None for DuckDB's default
+    keep_snapshots: timedelta = timedelta(days=30)  # the age at which snapshots expire
+    keep_files: timedelta = timedelta(days=2)  # for how long files that no snapshot needs are kept
 
     @classmethod
     def of(cls, texts: Mapping[str, str]) -> MaintenanceLimits:
         """The limits in a table without problems."""
-        deadline = texts.get("deadline")
-        return cls(None if deadline is None else _duration(deadline), texts.get("memory_limit"))
+        durations: dict[str, Any] = {key: duration_of(text) for key, text in texts.items() if key != "memory_limit"}
+        return replace(cls(memory_limit=texts.get("memory_limit")), **durations)
 
 
-def _duration(text: str) -> timedelta | None:
+def duration_of(text: str) -> timedelta | None:
+    """A duration such as `1h30m`; None if it is none."""
     match = _DURATION.fullmatch(text)
     if match is None:
         return None

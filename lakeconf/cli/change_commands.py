@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import threading
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from lakeconf.backends.store_options import MaintenanceLimits
 from lakeconf.catalog.history import COMPACTIONS
-from lakeconf.cli.options import ChangeOptions, Days, change_options, store_option
-from lakeconf.cli.output import show, show_lines, show_table
+from lakeconf.cli.options import ChangeOptions, Days, Duration, change_options, stopping, store_option
+from lakeconf.cli.output import show, show_error, show_lines, show_table
 from lakeconf.config.config import init
+from lakeconf.errors import LakeconfError
 from lakeconf.lake.maintenance_plan import maintain
-from lakeconf.store import for_reading
+from lakeconf.store import Store, for_reading
 
 if TYPE_CHECKING:
     from lakeconf.inspection.table_copy import CopyStep
@@ -27,26 +31,26 @@ _FORMATS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%d %H
 
 @click.command("maintain", short_help="Compact a lake, expire old snapshots, remove unneeded files.")
 @store_option
-@click.option("--expire-days", type=Days(), default=30, show_default=True, help="Expire older snapshots.")
+@click.option("--expire-days", type=Days(), help="Expire older snapshots; default 30, or the store's keep_snapshots.")
 @click.option(
     "--cleanup-days",
     type=Days(),
-    default=2,
-    show_default=True,
-    help="Remove unused files older than this; must be longer than the longest job.",
+    help="Remove unused files older than this, longer than the longest job; default 2, or the store's keep_files.",
 )
 @click.option(
     "--keep", type=click.IntRange(min=1), default=1, show_default=True, help="Number of newest snapshots to keep."
 )
 @click.option("--force", is_flag=True, help="Allow ages below one day; use only if no other process uses the lake.")
+@click.option("--watch", type=Duration(), help="Repeat after this time, such as 15m, until SIGTERM; needs --yes.")
 @change_options
 def maintain_command(
     store: str | None,
-    expire_days: float,
-    cleanup_days: float,
+    expire_days: float | None,
+    cleanup_days: float | None,
     keep: int,
     source: str | None,
     change: ChangeOptions,
+    watch: timedelta | None,
     *,
     force: bool,
 ) -> None:
@@ -55,14 +59,33 @@ def maintain_command(
     The command first shows its plan: tables to compact, snapshots to expire and files to remove. It uses DuckLake's own
     functions. Rows, row ids and the remaining history do not change.
     """
+    if watch is not None and (change.dry_run or not change.yes):
+        raise click.UsageError("--watch makes changes without a prompt: pass --yes, and omit --dry-run")
     chosen_store = for_reading(init(source).get_store(store), read_only=False)
-    expire, clean = timedelta(days=expire_days), timedelta(days=cleanup_days)
-    with chosen_store.open() as lake:
-        do = partial(maintain, lake, expire_older_than=expire, cleanup_older_than=clean, keep=keep, force=force)
+    limits = MaintenanceLimits.of(chosen_store.maintenance)
+    expire = limits.keep_snapshots if expire_days is None else timedelta(days=expire_days)
+    clean = limits.keep_files if cleanup_days is None else timedelta(days=cleanup_days)
+    options = {"expire_older_than": expire, "cleanup_older_than": clean, "keep": keep, "force": force}
+    if watch is None:
+        _maintain(chosen_store, change, options)
+        return
+    stopped = threading.Event()
+    with stopping(stopped.set):
+        while not stopped.is_set():
+            try:
+                _maintain(chosen_store, change, options)
+            except LakeconfError as error:  # the next run may succeed
+                show_error(error)
+            stopped.wait(watch.total_seconds())
+
+
+def _maintain(store: Store, change: ChangeOptions, options: Mapping[str, Any]) -> None:
+    with store.open() as lake:
+        do = partial(maintain, lake, **options)
         plan = do(dry_run=True)
         if change.is_text:
             show_lines(str(plan))
-        question = f"Carry this out on {chosen_store.name}?"
+        question = f"Carry this out on {store.name}?"
         done = change.carry_out(question, do, lambda done: dataclasses.asdict(done or plan), needed=plan.changes)
     if done is not None and change.is_text:
         show_lines(f"done:\n{done}")

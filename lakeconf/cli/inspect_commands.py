@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from lakeconf.catalog.history import TableFile, change_summaries
-from lakeconf.cli.options import config_option, confirm, output_options, overwrite_option, store_option, yes_option
+from lakeconf.cli.options import (
+    config_option,
+    confirm,
+    output_options,
+    overwrite_option,
+    stopping,
+    store_option,
+    yes_option,
+)
 from lakeconf.cli.output import (
     check_new,
     plain,
@@ -36,7 +44,7 @@ from lakeconf.errors import CatalogError, QueryError
 from lakeconf.inspection.catalog_files import TableSize, table_size, table_sizes
 from lakeconf.inspection.diff import TableDiff, compare
 from lakeconf.inspection.doctor import FAILED, WARNING, StepResult, diagnose, repair_marker
-from lakeconf.inspection.metrics import metrics, serve
+from lakeconf.inspection.metrics import metrics, metrics_server
 from lakeconf.inspection.read_only_sql import query
 from lakeconf.inspection.report import report
 from lakeconf.inspection.verify import verify
@@ -409,7 +417,7 @@ def report_command(store: str | None, output: Path, source: str | None, format_n
     check_new(output, force=force)
     chosen_store = init(source).get_store(store)
     with for_reading(chosen_store, read_only=False).open() as lake:
-        page = report(lake, f"The lake of {chosen_store.name}", chosen_store.name)
+        page = report(lake, chosen_store)
     write_output(output, page)
     if format_name == "json":
         show_json({"path": str(output), "store": chosen_store.name, "bytes": output.stat().st_size})
@@ -447,7 +455,8 @@ def metrics_command(store: str | None, source: str | None, listen: tuple[str, in
 
     if listen is None:
         show_exactly(numbers().removesuffix("\n"))
-    else:
-        host, port = listen
-        where = f"listening on {host}:%s, path /metrics"
-        serve(host, port, numbers, started=lambda used: show(where % used, to_stderr=True), failed=show_error)
+        return
+    host, port = listen
+    with metrics_server(host, port, numbers, show_error) as server, stopping(server.shutdown):
+        show(f"listening on {host}:{server.server_address[1]}, path /metrics", to_stderr=True)
+        server.serve_forever()

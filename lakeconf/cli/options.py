@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import io
 import logging
 import math
 import os
+import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from lakeconf.arguments import LONGEST_DAYS
+from lakeconf.backends.store_options import duration_of
 from lakeconf.cli.output import safe_line, show, show_json
 from lakeconf.config.codes import Code
 from lakeconf.config.config import read
@@ -149,6 +154,18 @@ class Days(click.FloatRange):
         return days
 
 
+class Duration(click.ParamType[timedelta]):
+    """A duration, as in the configuration: `15m`, `1h30m`."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
+        duration = duration_of(str(value))
+        if not duration:
+            self.fail(f"{value!r} is not a duration such as 15m or 1h30m", param, ctx)
+        return duration
+
+
 def output_format(*formats: str, meaning: str = "Output format.") -> Callable[..., Any]:
     """The option `--format`, which commands receive as `format_name`; the first format is the default."""
     return click.option(
@@ -188,6 +205,18 @@ def models_options(command: Callable[..., Any]) -> Callable[..., Any]:
     ):
         decorated = option(decorated)
     return decorated
+
+
+@contextlib.contextmanager
+def stopping(stop: Callable[[], None]) -> Iterator[None]:
+    """Calls `stop` in another thread when this process gets SIGINT or SIGTERM: a service then ends with 0."""
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, lambda *_: threading.Thread(target=stop).start()) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
 
 
 def confirm(question: str, *, yes: bool) -> None:

@@ -6,9 +6,7 @@ Source: https://prometheus.io/docs/specs/om/open_metrics_spec/
 from __future__ import annotations
 
 import logging
-import signal
 import sys
-import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler
@@ -123,7 +121,7 @@ def _label(text: str) -> str:
     return escaped(text).replace("\\", "\\\\").replace('"', '\\"')
 
 
-class _MetricsServer(TCPServer):
+class MetricsServer(TCPServer):
     """Answers one request at a time, each with new numbers."""
 
     # A service that starts again finds its port in use by connections that have ended.
@@ -143,7 +141,7 @@ class _MetricsServer(TCPServer):
 
 class _MetricsHandler(BaseHTTPRequestHandler):
     timeout = _CLIENT_SECONDS
-    server: _MetricsServer
+    server: MetricsServer
 
     def do_GET(self) -> None:
         if self.path.partition("?")[0] != _PATH:
@@ -169,42 +167,23 @@ class _MetricsHandler(BaseHTTPRequestHandler):
         _log.debug("%s: %s", self.address_string(), escaped(format % arguments))
 
 
-def serve(
-    host: str,
-    port: int,
-    numbers: Callable[[], str],
-    *,
-    started: Callable[[int], None],
-    failed: Callable[[LakeconfError], None],
-) -> None:
-    """Serves the numbers at `/metrics` until the process gets SIGINT or SIGTERM.
+def metrics_server(
+    host: str, port: int, numbers: Callable[[], str], failed: Callable[[LakeconfError], None]
+) -> MetricsServer:
+    """Returns a server that listens, and answers at `/metrics` while its `serve_forever` runs.
 
     Args:
         host: The address to listen on; empty for all addresses of this machine.
         port: The port; 0 for a free one.
         numbers: Returns the text for each request.
-        started: Called with the port, when requests are answered.
         failed: Called with the error of a request that gets no numbers.
 
     Raises:
         ConnectionFailed: The address is in use, or not one of this machine.
     """
     try:
-        server = _MetricsServer(host, port, numbers, failed)
+        return MetricsServer(host, port, numbers, failed)
     except OSError as error:
         raise ConnectionFailed(
             f"cannot listen on {host}:{port}: {error.strerror}", hint="choose another port: --listen :9465"
         ) from error
-
-    def stop(*_: object) -> None:
-        # `shutdown` waits for the loop, which runs in this thread.
-        threading.Thread(target=server.shutdown).start()
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        with server:
-            started(server.server_address[1])
-            server.serve_forever()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

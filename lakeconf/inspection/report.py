@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from datetime import timedelta
 from importlib import resources
 from typing import Any
 
+from lakeconf.backends.store_options import MaintenanceLimits
 from lakeconf.errors import LakeconfError, required
 from lakeconf.inspection.catalog_files import TableSize, data_path_files, table_sizes
 from lakeconf.lake.lake import Lake
 from lakeconf.lake.maintenance_plan import maintain
 from lakeconf.logs import escaped
+from lakeconf.store import Store
 from lakeconf.wording import byte_size
 
 _SNAPSHOTS, _PATHS, _COLUMNS = 20, 20, 100
-# The default ages of `lakeconf maintain`.
-_EXPIRE, _CLEAN_UP = timedelta(days=30), timedelta(days=2)
 
 
-def report(lake: Lake, title: str, store: str = "STORE") -> str:
+def report(lake: Lake, store: Store) -> str:
     """Generates a report of a lake: what to do, tables, files, deleted rows, and planned maintenance."""
     with required("jinja2", extra="report", needed_for="a report"):
         from jinja2 import Environment, StrictUndefined
@@ -29,11 +28,11 @@ def report(lake: Lake, title: str, store: str = "STORE") -> str:
     environment.filters |= {"shown": lambda text: escaped(str(text)), "bytes": byte_size}
     page = resources.files("lakeconf.inspection").joinpath("report.html").read_text("utf-8")
     return environment.from_string(page).render(
-        title=title,
-        command=f"lakeconf maintain --store {shlex.quote(store)}",
-        doctor=f"lakeconf doctor --store {shlex.quote(store)}",
+        title=f"The lake of {store.name}",
+        command=f"lakeconf maintain --store {shlex.quote(store.name)}",
+        doctor=f"lakeconf doctor --store {shlex.quote(store.name)}",
         tiles=_tiles(tables, len(snapshots)),
-        findings=_findings(lake),
+        findings=_findings(lake, MaintenanceLimits.of(store.maintenance)),
         unknown=_unknown(lake),
         shown_paths=_PATHS,
         tables=tables,
@@ -53,10 +52,12 @@ def _tiles(tables: Sequence[TableSize], snapshots: int) -> dict[str, str]:
     }
 
 
-def _findings(lake: Lake) -> dict[str, Any]:
+def _findings(lake: Lake, limits: MaintenanceLimits) -> dict[str, Any]:
     """What the maintenance of a lake would do, or why that is unknown."""
     try:
-        plan = maintain(lake, expire_older_than=_EXPIRE, cleanup_older_than=_CLEAN_UP, dry_run=True)
+        plan = maintain(
+            lake, expire_older_than=limits.keep_snapshots, cleanup_older_than=limits.keep_files, dry_run=True
+        )
     except LakeconfError as error:  # the rest of the report is still useful
         return {"plan": str(error), "tables": (), "refused": True}
     return {"plan": str(plan), "tables": plan.compaction, "refused": False}

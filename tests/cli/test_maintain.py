@@ -6,6 +6,8 @@ import json
 import os
 import pty
 import shutil
+import signal
+import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -108,6 +110,39 @@ def test_options_limit_what_is_removed(folder: Path, called: Any) -> None:
         )
         assert called("maintain", "--store", "dev", age, "1", "--dry-run")[0] == 0
         assert called("maintain", "--store", "dev", age, "0.9", "--dry-run", "--force")[0] == 0
+
+
+@pytest.mark.slow
+def test_the_store_declares_what_to_keep(folder: Path, called: Any) -> None:
+    toml = (folder / "lakeconf.toml").read_text()
+    for key, option in (("keep_snapshots", "--expire-days"), ("keep_files", "--cleanup-days")):
+        (folder / "lakeconf.toml").write_text(f'{toml}\n[stores.dev.maintenance]\n{key} = "1s"\n')
+        code, _, err = called("maintain", "--dry-run")
+        assert (code, "0:00:01 is less than a day" in err) == (1, True)
+        assert called("maintain", "--dry-run", option, "1")[0] == 0
+
+
+@pytest.mark.slow
+def test_watch_repeats_until_sigterm_also_after_an_error(folder: Path, called: Any) -> None:
+    for arguments in (["--watch", "1s"], ["--watch", "1s", "--yes", "--dry-run"]):
+        code, _, err = called("maintain", *arguments)
+        assert (code, "pass --yes, and omit --dry-run" in err) == (2, True)
+    catalog = folder / "catalog.sqlite"
+    away = catalog.rename(folder / "away")
+    command = [sys.executable, "-m", "lakeconf", "maintain", *NOW, "--watch", "1s", "--yes"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr
+        assert process.stdout
+        assert "does not exist" in process.stderr.readline()
+        away.rename(catalog)
+        lines = iter(process.stdout.readline, "")
+        assert any("and has 1 (" in line for line in lines)
+        with lakeconf.init().get_store().open() as lake:
+            lake.table("raw.t").append([{"id": 1}])
+        assert any("and has 1 (" in line for line in lines)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    assert process.returncode == 0
 
 
 @pytest.mark.slow

@@ -160,10 +160,12 @@ def test_invalid_committer_or_limit_is_reported() -> None:
 
 
 def test_limits_of_maintenance_are_read_with_their_variables() -> None:
-    text = with_keys('maintenance = { deadline = "${LIMIT}", memory_limit = "4GB" }')
+    text = with_keys('maintenance = { deadline = "${LIMIT}", memory_limit = "4GB", keep_files = "12h" }')
     store = reading_of(text, {"LIMIT": "1h30m"}).store
     assert store is not None
-    assert MaintenanceLimits.of(store.maintenance) == MaintenanceLimits(timedelta(minutes=90), "4GB")
+    assert MaintenanceLimits.of(store.maintenance) == MaintenanceLimits(
+        timedelta(minutes=90), "4GB", keep_snapshots=timedelta(days=30), keep_files=timedelta(hours=12)
+    )
     unset = reading_of(text, {})
     assert [problem.code for problem in unset.problems] == ["LC030"]
 

@@ -83,8 +83,8 @@ def test_page_is_escaped_and_says_what_to_do(store: Store) -> None:
         (folder,) = {Path(file.path).parent for file in lake.table("raw.events").files()}
         (folder / "<i>.parquet").write_bytes(b"")
         plan = {one.table: one for one in lake.maintenance.plan_compaction()}
-        page = report(lake, "A <lake>", "dev")
-    assert "A &lt;lake&gt;" in page
+        page = report(lake, store)
+    assert "<title>The lake of dev</title>" in page
     assert ">raw.events</a></td>" in page
     # Names are escaped, and the page contains no values of rows.
     assert "<b>&wild" not in page
@@ -108,14 +108,14 @@ def test_page_is_escaped_and_says_what_to_do(store: Store) -> None:
     assert min(links.count(f"table-{number}") for number in range(3)) >= 1
     assert links.count("tables") == 1 + 3
     with store.open(read_only=True) as lake:
-        page = report(lake, "lake")
+        page = report(lake, store)
     assert "The maintenance cannot be planned:" in page
     assert "read-only" in page
 
 
 def test_report_of_an_empty_lake(store: Store) -> None:
     with store.open() as lake:
-        page = report(lake, "empty")
+        page = report(lake, store)
     assert "<b>0</b><span>tables</span>" in page
     assert "0 files would be removed" in page
     for text in ("No table needs", "The catalog knows every file"):
@@ -124,9 +124,10 @@ def test_report_of_an_empty_lake(store: Store) -> None:
 
 @pytest.mark.slow
 def test_report_contains_no_secret(postgres_server: PostgresServer, tmp_path: Path) -> None:
-    with store_of(tmp_path, on_postgres(postgres_server)).open() as lake:
+    store = store_of(tmp_path, on_postgres(postgres_server))
+    with store.open() as lake:
         filled(lake)
-        assert postgres_server.password not in report(lake, "dev")
+        assert postgres_server.password not in report(lake, store)
 
 
 @pytest.mark.slow
@@ -137,7 +138,7 @@ def test_report_fits_into_a_browser_and_is_readable(
     with store.open() as lake:
         filled(lake)
         lake.create_table(f"raw.{'long_name_' * 9}", pa.table({f"column_{'x' * 90}": [1]}))
-        page = report(lake, "lake")
+        page = report(lake, store)
     # A script without the nonce of the page does not run: neither this one, nor one in a name.
     page = page.replace("default-src 'none';", "default-src 'none'; script-src 'nonce-probe';")
     strange = "<script>document.body.style.backgroundColor = document.body.style.color = 'red'</script>"
