@@ -11,7 +11,6 @@ import duckdb
 import pyarrow as pa
 import pytest
 from doc_pages import block, blocks
-from local_stores import on_postgres
 from source_tree import REPOSITORY
 
 import lakeconf
@@ -19,7 +18,8 @@ from lakeconf.backends.registry import METADATA_BACKENDS, STORAGE_BACKENDS
 from lakeconf.config.codes import Code
 from lakeconf.config.config import init, validate
 from lakeconf.config.schema import json_schema
-from lakeconf.errors import CatalogError, LakeconfError
+from lakeconf.errors import LakeconfError
+from lakeconf.inspection.grants import grants
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -120,33 +120,6 @@ def test_configurations_of_the_pages_are_valid(
     assert validate(tmp_path / "lakeconf.toml") == []
 
 
-@pytest.mark.slow
-def test_grants_for_a_read_only_role(postgres_server: PostgresServer, tmp_path: Path) -> None:
-    database = postgres_server.create_database()
-    metadata = {**on_postgres(postgres_server, database), "metadata_schema": "lake"}
-    storage = {"type": "local", "path": str(tmp_path)}
-    backends = {"metadata_backend": metadata, "storage_backend": storage}
-    with lakeconf.init({"stores": {"dev": backends}}).get_store("dev").open() as lake:
-        lake.create_table("t", {"id": "BIGINT"}).append(pa.table({"id": [1]}))
-    postgres_server.sql("CREATE ROLE reports LOGIN PASSWORD 'of-the-reports'")
-    for grant in filter(str.strip, block("backends.md", "sql", "GRANT").split(";")):
-        postgres_server.sql(grant, database)
-    backends["metadata_backend"] = {**metadata, "user": "reports", "password": "of-the-reports"}
-    reports = {"stores": {"dev": {**backends, "attach_options": {"read_only": True}}}}
-    with lakeconf.init(reports).get_store("dev").open() as lake:
-        assert lake.table("t").scan().collect("pyarrow").rows() == [(1,)]
-        with pytest.raises(LakeconfError, match="read-only"):
-            lake.table("t").append(pa.table({"id": [2]}))
-    # Without read_only the privileges of the role decide, before anything is written.
-    files = sorted(tmp_path.rglob("*.parquet"))
-    with lakeconf.init({"stores": {"dev": backends}}).get_store("dev").open() as lake:
-        with pytest.raises(CatalogError, match=r"the role may not change the catalog's table ducklake_") as refused:
-            lake.table("t").append(pa.table({"id": [2]}))
-        assert "read_only = true" in str(refused.value)
-        assert "of-the-reports" not in str(refused.value)
-    assert sorted(tmp_path.rglob("*.parquet")) == files
-
-
 def test_roles_of_the_page_about_postgres(postgres_server: PostgresServer, tmp_path: Path) -> None:
     database = postgres_server.create_database()
     set_up, timeout = blocks("postgres.md", "sql")
@@ -168,6 +141,10 @@ def test_roles_of_the_page_about_postgres(postgres_server: PostgresServer, tmp_p
     stores = lakeconf.init(config)
     with stores.get_store("prod").open() as lake:
         lake.create_table("t", {"id": "BIGINT"}).append(pa.table({"id": [1]}))
+    words: list[Any] = block("postgres.md", "bash", "lakeconf grants").split()
+    store, role, name = words[3], words[5], words[7]
+    postgres_server.sql(f"CREATE ROLE {name} LOGIN PASSWORD 'of-the-page'")
+    postgres_server.sql(grants(stores.get_store(store), role, name).catalog, database)
     with stores.get_store("reports").open() as lake:
         assert lake.table("t").head() == [{"id": 1}]
         with pytest.raises(LakeconfError, match="read-only"):
