@@ -13,6 +13,8 @@ from lakeconf.errors import CatalogError, SchemaError
 SUPPORTED_VERSION = "1.0"
 # The file of lakeconf below a data path that names the catalog of its lake.
 MARKER = "_lakeconf.json"
+# The file below the data path of a lake that is being moved there.
+MOVING = "_lakeconf_move.json"
 # The schema of lakeconf's own tables in a lake.
 INTERNAL_SCHEMA = "lakeconf"
 # The versions of the extension whose undocumented function `ducklake_commit` the tests have run.

@@ -23,7 +23,7 @@ from lakeconf.backends.store_options import (
     reads_only,
 )
 from lakeconf.connection.connection import Connection, connect, load_extension
-from lakeconf.ducklake import MARKER, metadata_database
+from lakeconf.ducklake import MARKER, MOVING, metadata_database
 from lakeconf.errors import (
     CatalogError,
     CatalogLostError,
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     import duckdb
 
     from lakeconf.lake.lake import Lake
+    from lakeconf.transfer.move import MovePlan
 
 Reread = Callable[[], StorageBackend | None]
 _NAME = 'pass the name of the store: Store("dev", …)'
@@ -234,6 +235,35 @@ class Store:
         check_flags(read_only=read_only)
         return Lake.open(for_reading(self) if read_only else self, engine)
 
+    def plan_move(self, target: Store) -> MovePlan:
+        """What `move_to` would copy; nothing is changed. The errors are those of `move_to`."""
+        from lakeconf.transfer.move import plan_move
+
+        return plan_move(self, target)
+
+    def move_to(self, target: Store, *, progress: Callable[[int, int], None] | None = None) -> MovePlan:
+        """Moves the lake with its whole history to another catalog and other storage. This lake is not changed.
+
+        Writers of lakeconf wait until it has ended. A killed move continues when it is called again.
+
+        Args:
+            target: A store without a lake.
+            progress: Called after each file with the copied bytes, and all bytes to copy.
+
+        Returns:
+            What was moved.
+
+        Raises:
+            CatalogError: The target is not empty, this lake does not exist, or its catalog has another version.
+            CatalogChangedError: A program without lakeconf's locks wrote to this lake meanwhile.
+            CommitError: A writer was active all the time.
+            UnsupportedError: The target cannot store something of the lake, or read a file outside the data path.
+            StorageError: A file is missing or damaged, or cannot be copied.
+        """
+        from lakeconf.transfer.move import move
+
+        return move(self, target, progress)
+
     def spark_conf(self, *, packages: bool = True) -> Settings:
         """Returns the settings that a Spark session needs to access the store's files.
 
@@ -381,16 +411,21 @@ def check_not_lost(store: Store, connection: Connection) -> None:
     if store.storage_backend is None:
         return
     path = store.storage_backend.location.rstrip("/") + "/"
-    has_files = False
+    has_files, is_moving = False, Path(path, MOVING).exists()
     if "://" not in path:
         has_files = Path(path, MARKER).exists() or any(Path(path).rglob("*.parquet"))
     else:
         # Without a pattern, DuckDB lists a file that does not exist. If the data path cannot be read, the first write
         # says so.
         with contextlib.suppress(LakeconfError):
-            has_files = any(
-                connection.rows(f"{listing_sql(path, name)} LIMIT 1") for name in (f"{MARKER}*", "**/*.parquet")
-            )
+            marks = [str(file) for (file,) in connection.rows(listing_sql(path, "_lakeconf*.json"))]
+            is_moving = path + MOVING in marks
+            has_files = bool(marks) or bool(connection.rows(f"{listing_sql(path, '**/*.parquet')} LIMIT 1"))
+    if is_moving:
+        raise CatalogLostError(
+            f"store {store.name!r}: a lake is being moved to it, according to {path}{MOVING}: nothing was created",
+            hint="wait until the move has ended; if it was killed, run the same `lakeconf move` again",
+        )
     if has_files:
         raise CatalogLostError(
             f"store {store.name!r}: the catalog {store.metadata_backend.description()} does not exist, but {path} has "

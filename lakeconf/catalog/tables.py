@@ -216,6 +216,12 @@ def tables_in(transaction: MetadataTransaction, snapshot_id: int) -> tuple[Table
     return tuple(_table(transaction, row, columns[row[0]], keys[row[0]], snapshot_id) for row in rows)
 
 
+def columns_at(transaction: MetadataTransaction, table_id: int, snapshot_id: int) -> tuple[Column, ...]:
+    """The columns of a table at a snapshot, which may have expired."""
+    rows = transaction.own_rows(_COLUMNS + _OF_TABLE, _COLUMN_TYPES, [table_id], order=_COLUMN_ORDER)
+    return _columns([_Version._make(row) for _, *row in rows], snapshot_id)
+
+
 def find_table(transaction: MetadataTransaction, name: str, snapshot_id: int) -> TableInfo:
     """Reads a table like `load_table`, in an open transaction."""
     table = _read_table(transaction, name, snapshot_id)

@@ -86,13 +86,13 @@ class DataPathFiles:
 def data_path_files(reader: CatalogReader) -> DataPathFiles:
     """Lists the data path of a lake, and reads the files from its catalog."""
     root = reader.data_path
-    sizes, scheduled = _registered_files(reader)
+    sizes, scheduled = registered_files(reader)
     listed, needed = _listed(reader.connection, root), frozenset(sizes)
     below = frozenset(path for path in needed if path.startswith(root))
     unknown = listed - needed - scheduled
     if unknown:
         # Another process may have committed them since the catalog was read.
-        unknown -= frozenset().union(*_registered_files(reader))
+        unknown -= frozenset().union(*registered_files(reader))
     missing = tuple(sorted(below - listed))
     # In a bucket, each size would be a request.
     damaged = () if "://" in root else tuple(sorted(path for path in below & listed if _size(path) != sizes[path]))
@@ -105,7 +105,7 @@ def _size(path: str) -> int | None:
     return None
 
 
-def _registered_files(reader: CatalogReader) -> tuple[dict[str, int | None], frozenset[str]]:
+def registered_files(reader: CatalogReader) -> tuple[dict[str, int | None], frozenset[str]]:
     """The files that snapshots need with their sizes, and those that no snapshot needs and that a cleanup removes."""
     root = reader.data_path
     with reader.transaction() as transaction:

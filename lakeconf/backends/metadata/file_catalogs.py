@@ -20,7 +20,7 @@ _HEADERS = {"SQLite": (0, b"SQLite format 3\x00"), "DuckDB": (8, b"DUCK")}
 _URI = "Path of the catalog file, relative to the configuration file."
 _OWNER_ONLY, _OWNER_ONLY_FOLDER = 0o600, 0o700
 # Of the files that a database has beside it.
-_SUFFIXES = ("-journal", "-wal", "-shm", ".wal")
+DATABASE_SUFFIXES = ("-journal", "-wal", "-shm", ".wal")
 
 
 class CatalogFile(MetadataBackend):
@@ -44,7 +44,7 @@ class CatalogFile(MetadataBackend):
         path = self.file()
         if path.is_dir():
             raise CatalogError(f"the catalog {path} is a directory", hint="set uri to the catalog's file")
-        for file in (path, *(Path(f"{path}{suffix}") for suffix in _SUFFIXES)):
+        for file in (path, *(Path(f"{path}{suffix}") for suffix in DATABASE_SUFFIXES)):
             if file.exists() and not file.is_file():  # the database would wait for ever to open a pipe
                 raise CatalogError(f"{file} is not a regular file", hint="find out who made it, and remove it")
         if path.exists() and path.stat().st_size:

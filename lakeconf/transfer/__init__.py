@@ -1,0 +1,1 @@
+"""Moves whole lakes: their catalogs, as tables with types, and their files."""

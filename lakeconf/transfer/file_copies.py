@@ -1,0 +1,179 @@
+"""Copies files between folders and buckets: each once, verified by its size, and never half."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from lakeconf.connection.connection import Connection
+from lakeconf.errors import FileMissingError, LakeconfError, StorageError, UnsupportedError, storage_errors
+from lakeconf.logs import event_logger
+from lakeconf.sql import exact_paths, files_sql, listing_sql, literal
+from lakeconf.wording import byte_size, counted
+
+_log = event_logger("transfer")
+# DuckDB reads a file of a bucket as one value. It refuses larger ones.
+_LARGEST_BYTES = 4_100_000_000
+# Each copy of a file in a bucket needs memory for the file.
+_THREADS = 4
+_PART = ".lakeconf-part-"
+_SHOWN = 3
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class FileCopy:
+    """A file to copy."""
+
+    source: str  # its path or URI
+    target: str  # where it goes
+    size: int  # its size, in bytes
+
+
+def sizes_below(connection: Connection, folder: str) -> dict[str, int]:
+    """The sizes of all files below a folder or the prefix of a bucket, by path."""
+    if "://" not in folder:
+        paths = (Path(parent, name) for parent, _, names in os.walk(folder) for name in names)
+        return {path.as_posix(): path.lstat().st_size for path in paths}
+    keys = [str(key) for (key,) in connection.rows(listing_sql(folder, "**"))]
+    return sizes(connection, [key for key in keys if not key.endswith("/")])
+
+
+def sizes(connection: Connection, paths: Sequence[str]) -> dict[str, int]:
+    """The sizes of files, by path.
+
+    Raises:
+        FileMissingError: One of them does not exist.
+    """
+    if not paths:
+        return {}
+    local = [path for path in paths if "://" not in path]
+    there = {}
+    for path in local:
+        try:
+            there[path] = os.stat(path).st_size
+        except OSError as error:
+            raise FileMissingError(f"the file {path} cannot be read: {error.strerror}") from error
+    remote = [path for path in paths if "://" in path]
+    if remote:
+        # Without their content, DuckDB only asks for their sizes.
+        rows = connection.rows(f"SELECT filename, size FROM {files_sql('read_blob', remote)}")  # noqa: S608
+        there |= {str(path): int(size) for path, size in rows}
+    return there
+
+
+class FileCopies:
+    """Copies of files. The connections have the secrets of their own side only."""
+
+    def __init__(self, source: Connection, target: Connection, files: Iterable[FileCopy]) -> None:
+        self._source, self._target, self.files = source, target, tuple(files)
+        for file in self.files:
+            if file.size > _LARGEST_BYTES and any("://" in path for path in (file.source, file.target)):
+                raise UnsupportedError(
+                    f"{file.source} has {byte_size(file.size)}, and lakeconf copies at most "
+                    f"{byte_size(_LARGEST_BYTES)} from or to a bucket",
+                    hint="write its rows to smaller files first, with `lakeconf maintain` or an overwrite",
+                )
+
+    def check_source(self, there: Mapping[str, int]) -> None:
+        """Rejects files that the source lacks, or that have another size than in its catalog."""
+        wrong = [file.source for file in self.files if there.get(file.source) != file.size]
+        if wrong:
+            shown = ", ".join(wrong[:_SHOWN]) + (", …" if len(wrong) > _SHOWN else "")
+            raise StorageError(
+                f"{counted(len(wrong), 'file')} of the source ({shown}) are missing, or have another size than in the "
+                "catalog: nothing was copied",
+                hint="restore the files from a backup; `lakeconf doctor` lists them",
+            )
+
+    def missing(self, there: Mapping[str, int]) -> list[FileCopy]:
+        """The files that the target lacks, given the sizes of its files."""
+        return [file for file in self.files if there.get(file.target) != file.size]
+
+    def copy(self, files: Sequence[FileCopy], progress: Progress | None = None) -> None:
+        """Copies files, and checks their sizes in the target; `progress` receives the copied bytes and all bytes."""
+        total, done = sum(file.size for file in files), 0
+        with (
+            tempfile.TemporaryDirectory(prefix="lakeconf-") as folder,
+            ThreadPoolExecutor(_THREADS, "lakeconf-copy") as pool,
+        ):
+            copies = [pool.submit(self._copy, file, folder) for file in files]
+            try:
+                for file, copied in zip(files, copies, strict=True):
+                    copied.result()
+                    done += file.size
+                    if progress is not None:
+                        progress(done, total)
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+        there = sizes(self._target, [file.target for file in files])
+        wrong = [file.target for file in files if there.get(file.target) != file.size]
+        if wrong:
+            raise StorageError(f"{wrong[0]} has another size than its original", hint="run the command again")
+
+    def _copy(self, file: FileCopy, folder: str) -> None:
+        if "://" not in file.target:
+            self._to_folder(file)
+        elif "://" not in file.source:
+            _write_blob(self._target, file.source, file.target)
+        else:
+            # Through this machine: the secrets of the two sides must not meet in one instance of DuckDB.
+            local = os.path.join(folder, uuid.uuid4().hex)
+            _write_blob(self._source, file.source, local)
+            _write_blob(self._target, local, file.target)
+            os.unlink(local)
+        _log.debug("copied %s to %s", file.source, file.target)
+
+    def _to_folder(self, file: FileCopy) -> None:
+        target = Path(file.target)
+        part = target.with_name(f"{target.name}{_PART}{uuid.uuid4().hex}")
+        hint = "check the permissions of both folders, and the free space of the target"
+        with storage_errors(f"{file.source} cannot be copied to {target}", hint=hint):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                if "://" in file.source:
+                    _write_blob(self._source, file.source, str(part))
+                else:
+                    _copy_regular(file.source, part)
+                with part.open("rb") as copied:
+                    os.fsync(copied.fileno())
+                if part.stat().st_size != file.size:
+                    raise StorageError(f"{file.source} changed while it was copied", hint="run the command again")
+                part.replace(target)
+            finally:
+                part.unlink(missing_ok=True)
+
+
+def remove_parts(folder: str) -> None:
+    """Removes what killed copies to a folder left behind."""
+    for parent, _, names in os.walk(folder) if "://" not in folder else ():
+        for name in names:
+            if _PART in name:
+                with contextlib.suppress(OSError):
+                    os.unlink(os.path.join(parent, name))
+
+
+def _copy_regular(source: str, target: Path) -> None:
+    # The catalog names the file: it must not be a link to a file elsewhere.
+    descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with open(descriptor, "rb") as original, target.open("xb") as copy:
+        shutil.copyfileobj(original, copy, 1 << 23)
+
+
+def _write_blob(connection: Connection, source: str, target: str) -> None:
+    with connection.cursor() as cursor:
+        query = f"SELECT content FROM read_blob({exact_paths(source)})"  # noqa: S608 - a literal
+        try:
+            cursor.execute(f"COPY ({query}) TO {literal(target)} (FORMAT BLOB)")
+        except LakeconfError as error:
+            raise StorageError(
+                f"{source} cannot be copied to {target}: {error.message}", hint=error.hint or "run the command again"
+            ) from error

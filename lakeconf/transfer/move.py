@@ -1,0 +1,230 @@
+"""Moves a lake with its whole history to another catalog and other storage. The source is never changed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from lakeconf.catalog.admission import compose_path
+from lakeconf.catalog.reader import CatalogReader
+from lakeconf.connection.connection import Connection, connect
+from lakeconf.errors import CatalogChangedError, CatalogError, LakeconfError, UnsupportedError, listed
+from lakeconf.guard.guard import LakeGuard, guard_of, reader_of
+from lakeconf.inspection.catalog_files import registered_files
+from lakeconf.logs import event_logger
+from lakeconf.sql import Use
+from lakeconf.store import Store, attach_to, for_reading
+from lakeconf.transfer.file_copies import FileCopies, FileCopy, Progress, sizes, sizes_below
+from lakeconf.transfer.move_target import MoveTarget
+from lakeconf.transfer.staged_catalog import attached, relocate, stage
+from lakeconf.wording import byte_size, counted
+
+_log = event_logger("transfer")
+_METADATA = "lakeconf_source_catalog"
+_PINNED = ("snapshot_version", "snapshot_time")
+_SCHEMES = re.compile(r"^(s3a|s3n|gcs)://")
+
+
+@dataclass(frozen=True)
+class MovePlan:
+    """What a move copies.
+
+    Attributes:
+        source: The store with the lake.
+        target: The store that the lake moves to.
+        snapshot_id: The newest snapshot.
+        snapshots: The number of snapshots.
+        files: The number of files that snapshots need, below the data path.
+        bytes: Their size.
+        copied_bytes: The size of those that an earlier run of the same move has copied.
+        outside: Registered files elsewhere, which stay where they are.
+    """
+
+    source: str
+    target: str
+    snapshot_id: int
+    snapshots: int
+    files: int
+    bytes: int
+    copied_bytes: int = 0
+    outside: tuple[str, ...] = ()
+    is_done: bool = field(default=False, repr=False)  # True if the target has the catalog already
+
+    def __str__(self) -> str:
+        lines = [
+            f"snapshots  {self.snapshots:,}, up to {self.snapshot_id}",
+            f"files      {self.files:,} ({byte_size(self.bytes)})",
+        ]
+        if self.copied_bytes:
+            lines.append(f"there      {byte_size(self.copied_bytes)}, copied by an earlier run")
+        if self.outside:
+            lines.append(f"elsewhere  {counted(len(self.outside), 'file')}, which stay there: {listed(self.outside, 3)}")
+        return "\n".join(lines)
+
+
+def plan_move(source: Store, target: Store) -> MovePlan:
+    """What `move` would copy; nothing is changed."""
+    with _opened(source, target) as move:
+        return move.plan()
+
+
+def move(source: Store, target: Store, progress: Progress | None = None) -> MovePlan:
+    """Moves a lake, and returns what was moved; see `Store.move_to`."""
+    with _opened(source, target) as moving, moving.guard.removing():
+        return moving.carry_out(progress)
+
+
+@contextlib.contextmanager
+def _opened(source: Store, target: Store) -> Iterator[_Move]:
+    """Both ends of a move, each with a connection that has its own secrets only."""
+    store = for_reading(source)
+    options = {key: value for key, value in store.attach_options.items() if key not in _PINNED}
+    store = store.replace(attach_options=options | {"metadata_catalog": _METADATA})
+    with connect(store.secrets) as connection, MoveTarget.opened(target) as end:
+        attach_to(store, connection, without=Use)
+        connection.prefer_builtins(store.alias)
+        reader = reader_of(store.metadata_backend, store.names, connection)
+        guard = guard_of(reader, store.metadata_backend, store.storage_backend, store.names)
+        _check_apart(reader.data_path, end.root)
+        yield _Move(store, reader, guard, end)
+
+
+def _check_apart(source: str, target: str) -> None:
+    first, second = _canonical(source), _canonical(target)
+    if first.startswith(second) or second.startswith(first):
+        raise LakeconfError(
+            f"the data paths {source} and {target} are in each other: nothing was copied",
+            hint="give the target a folder or prefix of its own",
+        )
+
+
+def _canonical(path: str) -> str:
+    """A path in a form in which those of one file are equal."""
+    if "://" in path:
+        return _SCHEMES.sub(lambda scheme: "gs://" if scheme[1] == "gcs" else "s3://", path)
+    return os.path.realpath(path) + "/" * path.endswith("/")
+
+
+@dataclass
+class _Move:
+    """A move between two opened ends."""
+
+    source: Store
+    reader: CatalogReader
+    guard: LakeGuard
+    target: MoveTarget
+
+    @property
+    def connection(self) -> Connection:
+        """The connection of the source."""
+        return self.reader.connection
+
+    def plan(self) -> MovePlan:
+        """The plan; nothing is changed."""
+        with self.reader.one_state() as state:
+            return self._planned(state)[0]
+
+    def carry_out(self, progress: Progress | None) -> MovePlan:
+        """Carries out the move; the caller holds the exclusive lock of the source."""
+        with tempfile.TemporaryDirectory(prefix="lakeconf-") as folder:
+            staged = Path(folder, "catalog.duckdb")
+            with attached(self.connection, staged), self.reader.one_state() as state:
+                plan, copies = self._planned(state)
+                with state.transaction() as transaction:
+                    stage(transaction, self.reader.catalog_type, _METADATA)
+            if not plan.is_done:
+                copies.check_source(self._source_sizes(copies))
+                self.target.begin(self.reader.lake_id)
+                copies.copy(copies.missing(self.target.sizes()), progress)
+                self._check_unchanged(plan)
+                relocate(staged, self.reader.data_path, self.target.root)
+                self.target.write_catalog(staged, private=self.reader.encrypted)
+        self._check_moved(plan, self.target.complete(self.reader.lake_id))
+        _log.info("moved %s to %s at snapshot %d", plan.source, plan.target, plan.snapshot_id)
+        return plan
+
+    def _planned(self, state: CatalogReader) -> tuple[MovePlan, FileCopies]:
+        is_done = self.target.is_moved(self.reader.lake_id)
+        with state.transaction() as transaction:
+            ((snapshots, newest),) = transaction.rows("SELECT count(*), max(snapshot_id) FROM ducklake_snapshot")
+        inside, outside = self._files(state)
+        copies = FileCopies(self.connection, self.target.connection, inside)
+        size = sum(file.size for file in inside)
+        left = sum(file.size for file in copies.missing(self.target.sizes()))
+        names = (self.source.name, self.target.store.name)
+        plan = MovePlan(*names, newest, snapshots, len(inside), size, size - left, tuple(sorted(outside)))
+        return replace(plan, is_done=is_done), copies
+
+    def _files(self, state: CatalogReader) -> tuple[list[FileCopy], dict[str, int]]:
+        """The files to copy, and the sizes of those that stay where they are."""
+        root, needed = self.reader.data_path, registered_files(state)[0]
+        inside, outside = [], dict[str, int]()
+        for path, size in sorted(needed.items()):
+            if path.startswith(root):
+                target = compose_path(self.target.root, path[len(root) :], is_relative=True)
+                inside.append(FileCopy(path, target, int(size or 0)))
+            else:
+                outside[path] = int(size or 0)
+        self._check_outside(outside)
+        return inside, outside
+
+    def _check_outside(self, outside: dict[str, int]) -> None:
+        """Rejects files elsewhere that the target could not read, or would lose with the source."""
+        below = [path for path in outside if _canonical(path).startswith(_canonical(self.reader.data_path))]
+        if below:
+            raise UnsupportedError(
+                f"{below[0]} is in the data path {self.reader.data_path}, but the catalog names it in another way: "
+                "nothing was copied",
+                hint="write the rows of its table to new files with an overwrite, or register it by its path below "
+                "the data path",
+            )
+        try:
+            there = sizes(self.target.connection, list(outside))
+        except LakeconfError as error:
+            raise UnsupportedError(
+                f"the target cannot read all {counted(len(outside), 'file')} that the lake has outside its data path, "
+                f"such as {min(outside)}: {error.message}. Nothing was copied",
+                hint="give the target's credentials the right to read them, or write their rows to new files with an "
+                "overwrite",
+            ) from error
+        if there != outside:
+            raise CatalogError(
+                f"files outside the data path have another size than in the catalog: {listed(sorted(outside), 3)}",
+                hint="restore the files from a backup; `lakeconf doctor` lists them",
+            )
+
+    def _source_sizes(self, copies: FileCopies) -> dict[str, int]:
+        root = self.reader.data_path
+        if "://" in root:
+            return sizes_below(self.connection, root)
+        real = os.path.realpath(root)
+        there = {}
+        for file in copies.files:
+            # A link could lead to a file that does not belong to the lake.
+            if os.path.realpath(file.source).startswith(f"{real}/") and not os.path.islink(file.source):
+                with contextlib.suppress(OSError):
+                    there[file.source] = os.stat(file.source).st_size
+        return there
+
+    def _check_unchanged(self, plan: MovePlan) -> None:
+        with self.reader.transaction() as transaction:
+            newest = transaction.newest()
+        if newest != plan.snapshot_id:
+            raise CatalogChangedError(
+                f"another program wrote snapshot {newest} to {self.source.name} during the move: the target has no "
+                "catalog yet",
+                hint="stop all writers, and run the command again",
+            )
+
+    def _check_moved(self, plan: MovePlan, newest: int) -> None:
+        if newest < plan.snapshot_id:
+            raise CatalogChangedError(
+                f"{plan.target} has the lake up to snapshot {newest}, but {plan.source} was written again after it was "
+                f"moved, up to snapshot {plan.snapshot_id}",
+                hint="use only the target from now on; or move the lake again, to another empty store",
+            )
