@@ -35,14 +35,15 @@ LAYERS: dict[str, set[str]] = BASE | {
     "write": COMMIT,
     "lake": LAKE,
     "inspection": LAKE,
+    "transfer": LAKE | {"inspection"},
     "pipelines": LAKE | {"config"},
     "integrations": LAKE | {"config"},
     "datasource": LAKE | {"config"},
-    "cli": LAKE | {"config", "inspection", "pipelines", "integrations"},
+    "cli": LAKE | {"config", "inspection", "transfer", "pipelines", "integrations"},
     "__main__": {"cli"},
 }
-# The only exceptions to the order: a store opens a Lake and attaches one to Spark, and lakes are built on stores.
-BACK = {("lakeconf.store", "lakeconf.lake.lake"), ("lakeconf.store", "lakeconf.lake.named_lake")}
+# The only exceptions to the order: a store opens, attaches and moves a lake, and lakes are built on stores.
+BACK = {("lakeconf.store", f"lakeconf.{name}") for name in ("lake.lake", "lake.named_lake", "transfer.move")}
 # Function-level imports that follow the order; they load slow modules or optional dependencies.
 LAZY = {
     ("lakeconf.engines.spark.column_expressions", "lakeconf.engines.spark.internals"),

@@ -79,7 +79,9 @@ _STORED: Mapping[str, Mapping[str, str]] = {
     "sqlite": {**dict.fromkeys(_SMALL, "BIGINT"), "BLOB": "BLOB"},
     "postgres": {
         **{name: name for name in (*_SAME, "UUID", "BLOB")},
-        **{"TINYINT": "SMALLINT", "UTINYINT": "INTEGER", "USMALLINT": "INTEGER", "UINTEGER": "BIGINT"},
+        **dict.fromkeys(("UTINYINT", "USMALLINT"), "INTEGER"),
+        "TINYINT": "SMALLINT",
+        "UINTEGER": "BIGINT",
         **dict.fromkeys(("VARCHAR", "JSON"), "BLOB"),
     },
 }
@@ -136,8 +138,9 @@ class CatalogColumn(NamedTuple):
 
 def columns(declarations: str) -> tuple[CatalogColumn, ...]:
     """The columns of a list such as `a BIGINT PRIMARY KEY, b VARCHAR`."""
-    parts = (declaration.split(" ", 2) for declaration in declarations.split(", "))
-    return tuple(CatalogColumn(*part) for part in parts)
+    parts = (declaration.partition(" ") for declaration in declarations.split(", "))
+    typed = ((name, *rest.partition(" ")) for name, _, rest in parts)
+    return tuple(CatalogColumn(name, type_name, constraint) for name, type_name, _, constraint in typed)
 
 
 def own_tables() -> dict[str, tuple[CatalogColumn, ...]]:

@@ -63,7 +63,9 @@ class MovePlan:
         if self.copied_bytes:
             lines.append(f"there      {byte_size(self.copied_bytes)}, copied by an earlier run")
         if self.outside:
-            lines.append(f"elsewhere  {counted(len(self.outside), 'file')}, which stay there: {listed(self.outside, 3)}")
+            lines.append(
+                f"elsewhere  {counted(len(self.outside), 'file')}, which stay there: {listed(self.outside, 3)}"
+            )
         return "\n".join(lines)
 
 

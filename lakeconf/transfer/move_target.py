@@ -17,7 +17,14 @@ from lakeconf.backends.metadata.migration import attach_metadata
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.connection.connection import Connection, connect, remove_files
 from lakeconf.ducklake import MOVING
-from lakeconf.errors import CatalogError, CatalogMissingError, FileMissingError, LakeconfError, UnsupportedError, storage_errors
+from lakeconf.errors import (
+    CatalogError,
+    CatalogMissingError,
+    FileMissingError,
+    LakeconfError,
+    UnsupportedError,
+    storage_errors,
+)
 from lakeconf.guard.guard import marker_of, reader_of
 from lakeconf.sql import Attach, Use, files_sql, literal
 from lakeconf.store import Store, attach_to, for_reading
@@ -181,8 +188,8 @@ class MoveTarget:
         """Attaches the database of the catalog, or a new file instead of it."""
         options = dict(self.store.metadata_backend.ducklake_options(self.store.names))
         if instead is not None:
-            options["metadata_path"] = str(options["metadata_path"]).removesuffix(str(self.store.metadata_backend.file()))
-            options["metadata_path"] += str(instead)
+            path = str(options["metadata_path"]).removesuffix(str(self.store.metadata_backend.file()))
+            options["metadata_path"] = f"{path}{instead}"
         attach_metadata(self.connection, options, _CATALOG, {})
         try:
             yield
@@ -234,4 +241,3 @@ class MoveTarget:
                     os.link(temporary, path)
             finally:
                 temporary.unlink(missing_ok=True)
-

@@ -15,7 +15,8 @@ from lakeconf.catalog.column_types import sql_type
 from lakeconf.catalog.reader import MetadataTransaction
 from lakeconf.catalog.tables import columns_at
 from lakeconf.connection.connection import Connection, connect
-from lakeconf.errors import CatalogError, LakeconfError, UnsupportedError
+from lakeconf.ducklake import OWN_QUERIES, SERVER_QUERIES
+from lakeconf.errors import CatalogChangedError, CatalogError, LakeconfError, QueryError, UnsupportedError
 from lakeconf.sql import identifier, literal, qualified
 from lakeconf.transfer.catalog_tables import (
     DELETED_COLUMNS,
@@ -29,6 +30,7 @@ from lakeconf.transfer.catalog_tables import (
 )
 
 STAGED = "lakeconf_staged"
+_FLUSH = "write inlined rows to files first: CALL ducklake_flush_inlined_data('LAKE'), with the lake attached"
 _COLUMNS = """
     SELECT table_name, column_name, data_type FROM duckdb_columns()
     WHERE database_name = ? AND schema_name = ? AND starts_with(table_name, 'ducklake_') ORDER BY column_index
@@ -38,6 +40,12 @@ _INLINED = """
     LEFT JOIN ducklake_schema_versions AS v ON v.table_id = i.table_id AND v.schema_version = i.schema_version
     GROUP BY ALL
 """
+# The names of all tables, asked of the catalog itself.
+_NAMES = {
+    "sqlite": "SELECT name FROM sqlite_master WHERE type = 'table' AND substr(name, 1, 9) = 'ducklake_'",
+    "postgres": "SELECT c.relname::text AS name FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace "
+    "WHERE n.nspname = {schema} AND c.relkind = 'r' AND c.relname::text ~ '^ducklake_'",
+}
 # The paths that a catalog may have as absolute ones.
 _PATHS = ("ducklake_schema", "ducklake_table", "ducklake_data_file", "ducklake_delete_file")
 Tables = Mapping[str, tuple[CatalogColumn, ...]]
@@ -59,6 +67,7 @@ def stage(transaction: MetadataTransaction, kind: str, database: str) -> None:
     cursor = transaction.cursor
     ((schema,),) = cursor.rows("SELECT current_schema()")
     existing = columns_by_table(cursor, database, str(schema))
+    _check_complete(cursor, kind, database, str(schema), existing)
     check_known(existing)
     tables = _tables(transaction, kind, existing)
     for name, table_columns in tables.items():
@@ -67,6 +76,19 @@ def stage(transaction: MetadataTransaction, kind: str, database: str) -> None:
         values = ", ".join(column.read(kind) for column in table_columns)
         cursor.execute(f"INSERT INTO {target} SELECT {values} FROM {identifier(name)}")  # noqa: S608 - quoted names
     cursor.execute("COMMIT")
+
+
+def _check_complete(
+    cursor: Connection, kind: str, database: str, schema: str, existing: Mapping[str, Mapping[str, str]]
+) -> None:
+    """Rejects a list of tables that DuckDB has kept from before the transaction."""
+    query = {**OWN_QUERIES, **SERVER_QUERIES}.get(kind)
+    if query is None:
+        return
+    names = _NAMES[kind].format(schema=literal(schema))
+    rows = cursor.rows(f"FROM {query}({literal(database)}, {literal(names)})")
+    if {str(name) for (name,) in rows} != existing.keys():
+        raise CatalogChangedError("the catalog got a table while it was read", hint="run the command again")
 
 
 def _declarations(table_columns: tuple[CatalogColumn, ...], kind: str) -> str:
@@ -83,11 +105,13 @@ def _tables(transaction: MetadataTransaction, kind: str, existing: Mapping[str, 
                 f"the catalog has no table {name}, whose rows are inlined: nothing was copied",
                 hint="restore a backup of the catalog",
             )
-        values = {column: type_name for column, type_name in existing[name].items()}
+        values = dict(existing[name])
         own = [values.pop(column.name, None) for column in inlined_columns({})]
         if None in own:
             raise UnsupportedError(f"the catalog's table {name} has other columns than version 1.0")
-        tables[name] = inlined_columns(values if kind == "duckdb" else _value_types(transaction, table_id, begin, values))
+        tables[name] = inlined_columns(
+            values if kind == "duckdb" else _value_types(transaction, table_id, begin, values)
+        )
     tables |= {name: columns(DELETED_COLUMNS) for name in existing if table_of_deletes(name) in ids}
     return tables
 
@@ -96,11 +120,13 @@ def _value_types(
     transaction: MetadataTransaction, table_id: int, begin: int | None, stored: Mapping[str, str]
 ) -> dict[str, str]:
     """The types of inlined values that a catalog stores in other types."""
-    known = {} if begin is None else {column.name: sql_type(column) for column in columns_at(transaction, table_id, begin)}
+    known = (
+        {} if begin is None else {column.name: sql_type(column) for column in columns_at(transaction, table_id, begin)}
+    )
     if known.keys() != stored.keys():
         raise UnsupportedError(
             f"the types of the inlined rows of the table with the id {table_id} are not known: nothing was copied",
-            hint="write them to files first: CALL ducklake_flush_inlined_data('LAKE'), with the lake attached",
+            hint=_FLUSH,
         )
     return {name: known[name] for name in stored}
 
@@ -171,7 +197,12 @@ def _write_table(
     source = qualified(STAGED, "main", name)
     connection.execute(f"CREATE TABLE {target} ({_declarations(table_columns, kind)})")
     values = ", ".join(column.written(kind) for column in table_columns)
-    connection.execute(f"INSERT INTO {target} SELECT {values} FROM {source}")  # noqa: S608 - quoted names
+    try:
+        connection.execute(f"INSERT INTO {target} SELECT {values} FROM {source}")  # noqa: S608 - quoted names
+    except QueryError as error:
+        raise UnsupportedError(
+            f"the rows of the catalog's table {name} cannot be stored in {kind}: {error.message}", hint=_FLUSH
+        ) from error
     ((before, after),) = connection.rows(
         f"SELECT (SELECT count(*) FROM {source}), (SELECT count(*) FROM {target})"  # noqa: S608
     )
@@ -179,10 +210,12 @@ def _write_table(
     if is_equal and is_inlined_data(name) and kind != "duckdb":
         # A nested value with quotes can change in text. As text, also values that DuckDB cannot compare are compared.
         read = ", ".join(column.read(kind) for column in table_columns)
-        both = (f"SELECT CAST(COLUMNS(*) AS VARCHAR) FROM {each}" for each in (source, f"(SELECT {read} FROM {target})"))
-        is_equal = not connection.rows(f"{' EXCEPT ALL '.join(both)} LIMIT 1")
+        as_text = "SELECT CAST(COLUMNS(*) AS VARCHAR) FROM"
+        is_equal = not connection.rows(
+            f"{as_text} {source} EXCEPT ALL {as_text} (SELECT {read} FROM {target}) LIMIT 1"  # noqa: S608
+        )
     if not is_equal:
         raise UnsupportedError(
             f"the rows of the catalog's table {name} would change in {kind}: nothing was written to the catalog",
-            hint="write inlined rows to files first: CALL ducklake_flush_inlined_data('LAKE'), with the lake attached",
+            hint=_FLUSH,
         )

@@ -118,8 +118,8 @@ OF_A_STORE = {
     "plan prod": 1,
     "run prod": 1,
 }
-# `init` and `stores` use no store; `diff` and `copy` have stores as arguments; `test` and `graph` open no store.
-WITHOUT_STORE = {"init", "stores", "diff", "copy", "test", "graph"}
+# `init` and `stores` use no store; `diff`, `copy` and `move` have stores as arguments; `test` and `graph` open none.
+WITHOUT_STORE = {"init", "stores", "diff", "copy", "move", "test", "graph"}
 
 
 @pytest.mark.parametrize("line", OF_A_STORE)

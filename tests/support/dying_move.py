@@ -1,0 +1,54 @@
+"""Runs a command that copies a whole lake, whose process is killed at one of its steps; a script.
+
+Usage: python dying_move.py NUMBER WHEN ARGUMENT…: WHEN is `before` or `after` the step with this number, from 1 on.
+With 0, the last line of its output is the number of steps.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from lakeconf.cli.app import run
+from lakeconf.connection.connection import Connection
+from lakeconf.transfer import move_target
+
+# What changes files or a catalog.
+STEP = re.compile(
+    r"COMMIT$|COPY |CREATE TABLE .*(ducklake_snapshot|ducklake_tag)\b|ATTACH .*\.lakeconf-move", re.DOTALL
+)
+
+
+def main(number: int, when: str, arguments: list[str]) -> None:
+    seen = 0
+
+    def dying(call: Any, is_step: Any = lambda *_: True) -> Any:
+        def called(*given: Any, **named: Any) -> Any:
+            nonlocal seen
+            steps = is_step(*given)
+            seen += bool(steps)
+            strikes = steps and seen == number
+            if strikes and when == "before":
+                os._exit(9)
+            done = call(*given, **named)
+            if strikes:
+                os._exit(9)
+            return done
+
+        return called
+
+    Connection.execute = dying(Connection.execute, lambda _, sql, *__: STEP.match(sql))  # type: ignore[method-assign]
+    os.link = dying(os.link)
+    Path.replace = dying(Path.replace)  # type: ignore[method-assign]
+    move_target.remove_files = dying(move_target.remove_files)  # type: ignore[attr-defined]
+    code = run(arguments)
+    if number == 0:
+        sys.stdout.write(f"{seen}\n")
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2], sys.argv[3:])

@@ -1,0 +1,308 @@
+"""A moved lake is equal as a whole, on all kinds of catalogs and storage, and what a move refuses."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from local_stores import in_bucket, on_catalog
+from strength import in_prove
+from whole_lakes import everything, fill
+
+import lakeconf
+from lakeconf.ducklake import MARKER, MOVING
+from lakeconf.errors import (
+    CatalogChangedError,
+    CatalogError,
+    CatalogLostError,
+    CommitError,
+    LakeconfError,
+    StorageError,
+    UnsupportedError,
+)
+from lakeconf.guard import locks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from lakeconf import Store
+
+CATALOGS, STORAGES = ("sqlite", "duckdb", "postgres"), ("local", "s3")
+ENDS = list(itertools.product(CATALOGS, STORAGES))
+# Each kind of catalog and storage is once the source and once the target.
+FEW = [
+    (("sqlite", "local"), ("postgres", "s3")),
+    (("postgres", "s3"), ("duckdb", "local")),
+    (("duckdb", "local"), ("sqlite", "s3")),
+]
+PAIRS = [*FEW, *in_prove(pair for pair in itertools.product(ENDS, ENDS) if pair not in FEW)]
+
+
+def made(request: pytest.FixtureRequest, folder: Path, name: str, end: tuple[str, str]) -> Store:
+    """A store without a lake."""
+    (folder / name).mkdir()
+    catalog = on_catalog(request, folder / name, end[0])
+    storage = (
+        in_bucket(request.getfixturevalue("s3_server"))
+        if end[1] == "s3"
+        else {"type": "local", "path": str(folder / name / "data")}
+    )
+    return lakeconf.init({"stores": {name: {"metadata_backend": catalog, "storage_backend": storage}}}).get_store(name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("first", "second"), PAIRS)
+def test_moved_lake_is_equal_and_continues(
+    first: tuple[str, str], second: tuple[str, str], tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    source, target = made(request, tmp_path, "laptop", first), made(request, tmp_path, "server", second)
+    fill(source)
+    before = everything(source)
+    progress: list[tuple[int, int]] = []
+    plan = source.plan_move(target)
+    assert source.move_to(target, progress=lambda *done: progress.append(done)) == plan
+    assert (progress[-1], len(progress)) == ((plan.bytes, plan.bytes), plan.files)
+    assert everything(target) == before
+    with target.open() as lake:
+        counts = len(lake.table("raw.events").scan().collect("pyarrow"))
+        lake.table("raw.events").append(
+            lake.sql(
+                "SELECT 7000::HUGEINT AS id, 'x' AS title, NULL::DATE AS day, "
+                "NULL::STRUCT(x INTEGER, y VARCHAR, z BOOLEAN) AS p"
+            )
+        )
+        lake.table("raw.events").delete("id < 10")
+        lake.maintenance.compact()
+        assert lake.snapshot_id > plan.snapshot_id
+        ids: Any = lake.sql(
+            "SELECT count(*), count(DISTINCT rowid), count(*) FILTER (id < 10) FROM raw.events"
+        ).to_native()
+        assert ids.fetchall() == [(counts + 1 - 7, counts + 1 - 7, 0)]
+    assert everything(source) == before
+
+
+SHORT = (
+    "CREATE TABLE t AS SELECT range AS id FROM range(100)",
+    "DELETE FROM t WHERE id < 40",
+    "INSERT INTO t VALUES (500)",
+)
+
+
+@pytest.fixture
+def ends(tmp_path: Path, request: pytest.FixtureRequest) -> tuple[Store, Store]:
+    """A small lake on SQLite, and an empty store."""
+    local = ("sqlite", "local")
+    source, target = made(request, tmp_path, "laptop", local), made(request, tmp_path, "server", local)
+    fill(source, SHORT)
+    return source, target
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    """The files of a folder, without locks, and without what SQLite makes to read."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.stat().st_size)
+    files = (path for path in files if "lakeconf-" not in path.name and not path.name.endswith("-shm"))
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def ids(store: Store) -> list[Any]:
+    with store.connect() as connection:
+        return connection.sql("FROM t ORDER BY ALL").fetchall()
+
+
+def execute(store: Store, *statements: str) -> None:
+    """Changes the catalog of a lake itself."""
+    with store.replace(attach_options={"metadata_catalog": "catalog"}).connect() as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def on_path(name: str, text: str = "") -> Callable[[Store, Store, Path], object]:
+    return lambda _source, _target, folder: (
+        (folder / name).parent.mkdir(exist_ok=True),
+        (folder / name).write_text(text),
+    )
+
+
+def of_another_lake(_: Store, target: Store, folder: Path) -> None:
+    (folder / "server" / "data").mkdir()
+    (folder / "server" / "data" / MOVING).write_text('{"lake": "another"}')
+
+
+def without_a_file(_source: Store, _target: Store, folder: Path) -> None:
+    next((folder / "laptop" / "data").rglob("*.parquet")).unlink()
+
+
+def shorter(_source: Store, _target: Store, folder: Path) -> None:
+    next((folder / "laptop" / "data").rglob("*.parquet")).write_bytes(b"PAR1")
+
+
+def linked(_source: Store, _target: Store, folder: Path) -> None:
+    """A file of the lake is a link to an equal file elsewhere."""
+    file = next((folder / "laptop" / "data").rglob("*.parquet"))
+    file.rename(folder / "secret")
+    file.symlink_to(folder / "secret")
+
+
+def named(path: str) -> Callable[[Store, Store, Path], None]:
+    """The catalog names another path of a file."""
+
+    def change(source: Store, _: Store, folder: Path) -> None:
+        new = path.format(folder=folder)
+        absolute = new.startswith("/")
+        execute(source, f"UPDATE catalog.ducklake_data_file SET path = '{new}', path_is_relative = {absolute:d} = 0")
+
+    return change
+
+
+REFUSED: dict[str, tuple[Callable[[Store, Store, Path], object], type[LakeconfError], str]] = {
+    "a lake": (lambda _, target, __: fill(target, SHORT), CatalogError, "'server' is not empty: the catalog"),
+    "an empty file as catalog": (on_path("server/catalog"), CatalogError, "is not empty"),
+    "a log of a lost catalog": (on_path("server/catalog-wal", "x"), CatalogError, "a lost catalog"),
+    "a file": (on_path("server/data/notes.txt"), CatalogError, "has files, such as"),
+    "a marker": (on_path(f"server/data/{MARKER}", "{}"), CatalogError, "has files, such as"),
+    "a move of another lake": (of_another_lake, CatalogError, "another lake is being moved"),
+    "a damaged marker of a move": (on_path(f"server/data/{MOVING}", "{"), CatalogError, "another lake is being moved"),
+    "a newer version": (
+        lambda source, *_: execute(source, "UPDATE catalog.ducklake_metadata SET value = '1.1' WHERE key = 'version'"),
+        CatalogError,
+        "version 1.1",
+    ),
+    "an unknown table": (
+        lambda source, *_: execute(source, "CREATE TABLE catalog.ducklake_view_column_tag (a BIGINT)"),
+        UnsupportedError,
+        "ducklake_view_column_tag",
+    ),
+    "a missing file": (without_a_file, StorageError, "missing, or have another size"),
+    "a damaged file": (shorter, StorageError, "missing, or have another size"),
+    "a link": (linked, StorageError, "missing, or have another size"),
+    "a path above": (named("../../secret"), CatalogError, "which could lead elsewhere"),
+    "a path of the source elsewhere": (named("{folder}/laptop/x.parquet"), UnsupportedError, "the target cannot read"),
+    "another file of this machine": (named("/etc/hostname"), CatalogError, "another size than in the catalog"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused_changes_nothing(name: str, ends: tuple[Store, Store], tmp_path: Path) -> None:
+    prepare, error, message = REFUSED[name]
+    prepare(*ends, tmp_path)
+    before = tree(tmp_path)
+    with pytest.raises(error, match=message):
+        ends[0].move_to(ends[1])
+    assert tree(tmp_path) == before
+
+
+def test_both_ends_must_be_apart(ends: tuple[Store, Store], tmp_path: Path) -> None:
+    source, target = ends
+    (tmp_path / "link").symlink_to(tmp_path / "laptop")
+    for path in ("laptop/data", "laptop/data/below", "laptop", "link/data"):
+        storage = target.storage_backend
+        assert storage is not None
+        inside = target.replace(storage_backend=storage.model_copy(update={"path": str(tmp_path / path)}))
+        with pytest.raises(LakeconfError, match="are in each other"):
+            source.move_to(inside)
+    with pytest.raises(LakeconfError, match="is read-only"):
+        source.move_to(target.replace(attach_options={"read_only": True}))
+    with pytest.raises(CatalogError, match="no lake yet"):
+        target.move_to(source.replace(name="third"))
+    assert not (tmp_path / "server" / "data").exists()
+
+
+def test_writer_is_waited_for_and_kept_out(ends: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch) -> None:
+    source, target = ends
+    monkeypatch.setattr(locks, "WAIT_SECONDS", 0.1)
+    with source.open() as lake:
+        with lake.transaction() as transaction:
+            transaction.table("t").append(lake.sql("SELECT 600 AS id"))
+            with pytest.raises(CommitError, match="was not free"):
+                source.move_to(target)
+
+        def write(*_: object) -> None:
+            with pytest.raises(CommitError, match="was not free"):
+                lake.table("t").append(lake.sql("SELECT 601 AS id"))
+
+        source.move_to(target, progress=write)
+        assert len(ids(target)) == len(ids(source)) == 62
+
+
+def test_writer_without_locks_stops_the_move_which_then_continues(ends: tuple[Store, Store], tmp_path: Path) -> None:
+    source, target = ends
+
+    def write(*_: object) -> None:
+        with source.connect() as connection:
+            connection.execute("INSERT INTO t SELECT range FROM range(50)")
+
+    with pytest.raises(CatalogChangedError, match="another program wrote snapshot"):
+        source.move_to(target, progress=write)
+    with pytest.raises(CatalogLostError, match="a lake is being moved to it"):
+        target.open()
+    assert not (tmp_path / "server" / "catalog").exists()
+    plan = source.plan_move(target)
+    assert 0 < plan.copied_bytes < plan.bytes
+    assert source.move_to(target) == plan
+    assert ids(target) == ids(source)
+    assert not (tmp_path / "server" / "data" / MOVING).exists()
+    with pytest.raises(CatalogError, match="is not empty"):
+        source.move_to(target)
+
+
+def test_absolute_paths_follow_and_files_elsewhere_stay(ends: tuple[Store, Store], tmp_path: Path) -> None:
+    source, target = ends
+    below, elsewhere = tmp_path / "laptop" / "data" / "below.parquet", tmp_path / "elsewhere.parquet"
+    with source.connect() as connection:
+        for number, path in ((7, below), (8, elsewhere)):
+            connection.execute(f"COPY (SELECT {number}::BIGINT AS id) TO '{path}'")
+            connection.execute(f"CALL ducklake_add_data_files('laptop', 't', '{path}')")
+    rows = ids(source)
+    plan = source.move_to(target)
+    assert plan.outside == (str(elsewhere),)
+    assert str(plan).splitlines()[-1].endswith(str(elsewhere))
+    below.unlink()
+    assert ids(target) == rows
+
+
+def test_data_path_that_was_overridden_needs_no_override(ends: tuple[Store, Store], tmp_path: Path) -> None:
+    source, target = ends
+    (tmp_path / "laptop" / "data").rename(tmp_path / "laptop" / "moved")
+    storage = source.storage_backend
+    assert storage is not None
+    moved = source.replace(
+        storage_backend=storage.model_copy(update={"path": str(tmp_path / "laptop" / "moved")}),
+        attach_options={"override_data_path": True},
+    )
+    moved.move_to(target)
+    assert ids(target) == ids(moved)
+
+
+@pytest.mark.parametrize("second", ["sqlite", pytest.param("duckdb", marks=pytest.mark.prove)])
+def test_encrypted_lake_stays_encrypted_and_private(
+    second: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    source, target = (made(request, tmp_path, name, (second, "local")) for name in ("laptop", "server"))
+    source = source.replace(attach_options={"encrypted": True})
+    fill(source, SHORT)
+    source.move_to(target)
+    assert ids(target) == ids(source)
+    assert (tmp_path / "server" / "catalog").stat().st_mode & 0o777 == 0o600
+    assert {path.read_bytes()[:4] for path in (tmp_path / "server" / "data").rglob("*.parquet")} == {b"PARE"}
+
+
+@pytest.mark.slow
+def test_text_that_catalogs_store_in_other_ways(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    names = ("laptop", "phone", "server")
+    kinds = ("duckdb", "sqlite", "postgres")
+    stores = [made(request, tmp_path, name, (kind, "local")) for name, kind in zip(names, kinds, strict=True)]
+    values = "{{'x': 'it''s', 'y': ['NULL', '\"', NULL]}}, MAP {{'': 'a=b'}}, 'it''s \\ ü', '\\x00\\xFF'::BLOB"
+    create = "CREATE TABLE t (p STRUCT(x VARCHAR, y VARCHAR[]), m MAP(VARCHAR, VARCHAR), s VARCHAR, b BLOB)"
+    fill(stores[0], (create, f"INSERT INTO t VALUES ({values}), ({values.replace('ü', 'é')})"))
+    rows = ids(stores[0])
+    for source, target in (stores[:2], stores[1:]):
+        source.move_to(target)
+        assert ids(target) == rows
+    fill(stores[0], ("INSERT INTO t (m) VALUES (MAP {{chr(0): 'a'}})",))
+    again = made(request, tmp_path, "again", ("postgres", "local"))
+    with pytest.raises(UnsupportedError, match="ducklake_inlined_data_1_1 cannot be stored in postgres"):
+        stores[0].move_to(again)
+    with pytest.raises(CatalogLostError, match="a lake is being moved to it"):
+        again.open()
