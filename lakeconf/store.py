@@ -424,7 +424,7 @@ def check_not_lost(store: Store, connection: Connection) -> None:
     if is_moving:
         raise CatalogLostError(
             f"store {store.name!r}: a lake is being moved to it, according to {path}{MOVING}: nothing was created",
-            hint="wait until the move has ended; if it was killed, run the same `lakeconf move` again",
+            hint="run the same `lakeconf move` again, unless it is still running",
         )
     if has_files:
         raise CatalogLostError(

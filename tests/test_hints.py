@@ -65,6 +65,7 @@ CONSEQUENCES = {
     "drop or rename it first": "a table that the user has to choose",
     "drop the table in another transaction": "what the user had asked for",
     "drop …": "what depends on a column that the user drops",
+    "with an overwrite": "rows, by the same rows",
     "rename the column: table.evolve": "the name of a column",
 }
 COMMAND = re.compile(r"\blakeconf ([a-z][a-z-]+)((?: [A-Z…]+| --[a-z-]+| [a-z]+\.[a-z]+)*)")

@@ -40,7 +40,7 @@ uri = "{name}/catalog.sqlite"
 type = "local"
 path = "{name}/data"
 """
-    for name in ("dev", "prod")
+    for name in ("dev", "prod", "new")
 )
 EXTRAS = {
     "polars": """

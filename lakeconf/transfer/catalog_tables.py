@@ -180,7 +180,9 @@ def check_known(existing: Mapping[str, Iterable[str]]) -> None:
             is_inlined = is_inlined_data(name) or table_of_deletes(name) is not None
             what = None if is_inlined else f"the catalog has a table {name!r}, which version 1.0 lacks"
         if what is not None:
-            raise UnsupportedError(f"{what}: nothing was copied", hint="upgrade lakeconf, or remove it")
+            raise UnsupportedError(
+                f"{what}: nothing was copied", hint="update lakeconf, or use the catalog with the tool that made this"
+            )
     for name in sorted(own.keys() - existing.keys()):
         raise UnsupportedError(
             f"the catalog has no table {name}: nothing was copied",

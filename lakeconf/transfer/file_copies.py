@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,13 +37,12 @@ class FileCopy:
     size: int  # its size, in bytes
 
 
-def sizes_below(connection: Connection, folder: str) -> dict[str, int]:
-    """The sizes of all files below a folder or the prefix of a bucket, by path."""
+def files_below(connection: Connection, folder: str) -> set[str]:
+    """The paths of all files below a folder or the prefix of a bucket."""
     if "://" not in folder:
-        paths = (Path(parent, name) for parent, _, names in os.walk(folder) for name in names)
-        return {path.as_posix(): path.lstat().st_size for path in paths}
-    keys = [str(key) for (key,) in connection.rows(listing_sql(folder, "**"))]
-    return sizes(connection, [key for key in keys if not key.endswith("/")])
+        return {Path(parent, name).as_posix() for parent, _, names in os.walk(folder) for name in names}
+    keys = (str(key) for (key,) in connection.rows(listing_sql(folder, "**")))
+    return {key for key in keys if not key.endswith("/")}
 
 
 def sizes(connection: Connection, paths: Sequence[str]) -> dict[str, int]:
@@ -79,11 +78,21 @@ class FileCopies:
                 raise UnsupportedError(
                     f"{file.source} has {byte_size(file.size)}, and lakeconf copies at most "
                     f"{byte_size(_LARGEST_BYTES)} from or to a bucket",
-                    hint="write its rows to smaller files first, with `lakeconf maintain` or an overwrite",
+                    hint="write its rows to smaller files first, with an overwrite",
                 )
 
-    def check_source(self, there: Mapping[str, int]) -> None:
+    def check_source(self, root: str) -> None:
         """Rejects files that the source lacks, or that have another size than in its catalog."""
+        wanted = [file.source for file in self.files]
+        if "://" not in root:
+            real = os.path.realpath(root)
+            for path in wanted:
+                # The link could lead to a file that does not belong to the lake.
+                if os.path.islink(path) or not os.path.realpath(path).startswith(f"{real}/"):
+                    raise StorageError(
+                        f"a link leads to {path}: nothing was copied", hint="put the file in the place of the link"
+                    )
+        there = sizes(self._source, sorted(files_below(self._source, root).intersection(wanted)))
         wrong = [file.source for file in self.files if there.get(file.source) != file.size]
         if wrong:
             shown = ", ".join(wrong[:_SHOWN]) + (", …" if len(wrong) > _SHOWN else "")
@@ -93,8 +102,10 @@ class FileCopies:
                 hint="restore the files from a backup; `lakeconf doctor` lists them",
             )
 
-    def missing(self, there: Mapping[str, int]) -> list[FileCopy]:
-        """The files that the target lacks, given the sizes of its files."""
+    def missing(self, root: str) -> list[FileCopy]:
+        """The files that the target lacks."""
+        wanted = [file.target for file in self.files]
+        there = sizes(self._target, sorted(files_below(self._target, root).intersection(wanted)))
         return [file for file in self.files if there.get(file.target) != file.size]
 
     def copy(self, files: Sequence[FileCopy], progress: Progress | None = None) -> None:

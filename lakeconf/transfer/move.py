@@ -19,7 +19,7 @@ from lakeconf.inspection.catalog_files import registered_files
 from lakeconf.logs import event_logger
 from lakeconf.sql import Use
 from lakeconf.store import Store, attach_to, for_reading
-from lakeconf.transfer.file_copies import FileCopies, FileCopy, Progress, sizes, sizes_below
+from lakeconf.transfer.file_copies import FileCopies, FileCopy, Progress, sizes
 from lakeconf.transfer.move_target import MoveTarget
 from lakeconf.transfer.staged_catalog import attached, relocate, stage
 from lakeconf.wording import byte_size, counted
@@ -140,9 +140,9 @@ class _Move:
                 with state.transaction() as transaction:
                     stage(transaction, self.reader.catalog_type, _METADATA)
             if not plan.is_done:
-                copies.check_source(self._source_sizes(copies))
+                copies.check_source(self.reader.data_path)
                 self.target.begin(self.reader.lake_id)
-                copies.copy(copies.missing(self.target.sizes()), progress)
+                copies.copy(copies.missing(self.target.root), progress)
                 self._check_unchanged(plan)
                 relocate(staged, self.reader.data_path, self.target.root)
                 self.target.write_catalog(staged, private=self.reader.encrypted)
@@ -157,7 +157,7 @@ class _Move:
         inside, outside = self._files(state)
         copies = FileCopies(self.connection, self.target.connection, inside)
         size = sum(file.size for file in inside)
-        left = sum(file.size for file in copies.missing(self.target.sizes()))
+        left = sum(file.size for file in copies.missing(self.target.root))
         names = (self.source.name, self.target.store.name)
         plan = MovePlan(*names, newest, snapshots, len(inside), size, size - left, tuple(sorted(outside)))
         return replace(plan, is_done=is_done), copies
@@ -200,19 +200,6 @@ class _Move:
                 hint="restore the files from a backup; `lakeconf doctor` lists them",
             )
 
-    def _source_sizes(self, copies: FileCopies) -> dict[str, int]:
-        root = self.reader.data_path
-        if "://" in root:
-            return sizes_below(self.connection, root)
-        real = os.path.realpath(root)
-        there = {}
-        for file in copies.files:
-            # A link could lead to a file that does not belong to the lake.
-            if os.path.realpath(file.source).startswith(f"{real}/") and not os.path.islink(file.source):
-                with contextlib.suppress(OSError):
-                    there[file.source] = os.stat(file.source).st_size
-        return there
-
     def _check_unchanged(self, plan: MovePlan) -> None:
         with self.reader.transaction() as transaction:
             newest = transaction.newest()
@@ -220,7 +207,7 @@ class _Move:
             raise CatalogChangedError(
                 f"another program wrote snapshot {newest} to {self.source.name} during the move: the target has no "
                 "catalog yet",
-                hint="stop all writers, and run the command again",
+                hint="run the command again when all writers have ended",
             )
 
     def _check_moved(self, plan: MovePlan, newest: int) -> None:

@@ -28,7 +28,7 @@ from lakeconf.errors import (
 from lakeconf.guard.guard import marker_of, reader_of
 from lakeconf.sql import Attach, Use, files_sql, literal
 from lakeconf.store import Store, attach_to, for_reading
-from lakeconf.transfer.file_copies import remove_parts, sizes_below
+from lakeconf.transfer.file_copies import files_below, remove_parts
 from lakeconf.transfer.staged_catalog import columns_by_table, write
 
 _CATALOG = "lakeconf_catalog"
@@ -89,7 +89,7 @@ class MoveTarget:
         if marker is not None and marker.get("lake") != lake_id:
             raise CatalogError(
                 f"another lake is being moved to {self.root}, according to {self.root}{MOVING}: nothing was changed",
-                hint=f"finish that move, or {_NEW}",
+                hint=_NEW,
             )
         if self._has_catalog():
             if marker is None or self._lake_id() != lake_id:
@@ -98,10 +98,6 @@ class MoveTarget:
         if marker is None:
             self._check_no_files()
         return False
-
-    def sizes(self) -> dict[str, int]:
-        """The sizes of the files that are there."""
-        return sizes_below(self.connection, self.root)
 
     def begin(self, lake_id: str) -> None:
         """Marks the data path, so that nobody takes it for an empty one or for that of a lost catalog."""
@@ -197,7 +193,7 @@ class MoveTarget:
             self.connection.execute(f"DETACH {_CATALOG}")
 
     def _check_no_files(self) -> None:
-        there = self.sizes()
+        there = files_below(self.connection, self.root)
         if there:
             raise self._not_empty(f"{self.root} has files, such as {min(there)}")
 

@@ -25,7 +25,7 @@ _READS = (
     "validate --explain LC012, export dbt, export dlt, doctor, tables, tables raw.events, snapshots, "
     "history raw.events, report, metrics, grants --role reader, maintain --dry-run, "
     "restore raw.events --version 2 --dry-run, undo raw.events --dry-run, "
-    "graph, plan, copy dev other raw.events --dry-run, diff dev other raw.events"
+    "graph, plan, copy dev other raw.events --dry-run, move dev other --dry-run, diff dev other raw.events"
 )
 READS = _READS.split(", ")
 READS_OF_SQL = [["sql", "SELECT count(*) FROM raw.events"], ["sql", "CREATE TABLE raw.t (a INT)"]]

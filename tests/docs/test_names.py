@@ -53,7 +53,7 @@ OBJECTS: dict[str, Any] = {
 }
 # Files, loggers and tables that begin with `lakeconf.` but are no part of the package.
 FILES = {"toml", "schema.json"}
-LOGGERS = {"lake", "plan", "stage", "commit", "locks", "maintenance", "cleanup", "pipeline"}
+LOGGERS = {"lake", "plan", "stage", "commit", "locks", "maintenance", "cleanup", "pipeline", "transfer"}
 OTHERS = FILES | LOGGERS | {"commits", "metadata_backends", "storage_backends"}
 # Files that the reader of a page writes.
 WRITTEN = {

@@ -186,7 +186,7 @@ def test_file_that_is_committed_meanwhile_is_known(project: Path, monkeypatch: p
     with lakeconf.init(project).get_store("dev").open() as lake:
         table = lake.create_table("raw.t", ROWS)
         table.append(ROWS)
-        known = module._registered_files
+        known = module.registered_files
 
         def committed_afterwards(reader: CatalogReader) -> tuple[dict[str, int | None], frozenset[str]]:
             before = known(reader)
@@ -194,7 +194,7 @@ def test_file_that_is_committed_meanwhile_is_known(project: Path, monkeypatch: p
                 table.append(ROWS)
             return before
 
-        monkeypatch.setattr(module, "_registered_files", committed_afterwards)
+        monkeypatch.setattr(module, "registered_files", committed_afterwards)
         assert data_path_files(catalog_of(lake)).unknown == ()
         assert len(table.files()) == 2
 

@@ -451,7 +451,8 @@ def test_ducklake_writes_no_other_text_into_sql(tmp_path: Path) -> None:
 # What users run, each with a lake; the others read only the configuration.
 _COMMANDS = (
     "doctor, tables, tables t, snapshots, history t, sql FROM t, sql FROM v, sql SELECT m(1), report -o report.html, "
-    "graph, plan, diff dev dev t, copy dev other --yes, restore t --version 3 --yes, undo t --yes, run --yes, "
+    "graph, plan, diff dev dev t, copy dev other --yes, move dev third --yes, "
+    "restore t --version 3 --yes, undo t --yes, run --yes, "
     "load more.csv t --yes, test, maintain --dry-run, maintain --yes"
 )
 COMMANDS = _COMMANDS.split(", ")
@@ -491,6 +492,8 @@ def commanded(tmp_path: Path, server: S3Server) -> tuple[Store, dict[str, Any]]:
         text += f"[stores.{name}.metadata_backend]\ntype = 'sqlite'\nuri = '{name.replace('dev', 'catalog')}'\n"
         values = storage | {"prefix": name.replace("dev", "lake")}
         text += f"[stores.{name}.storage_backend]\n" + "".join(f"{key} = {json.dumps(values[key])}\n" for key in values)
+    text += "[stores.third]\nmetadata_backend = { type = 'sqlite', uri = 'third' }\n"
+    text += "storage_backend = { type = 'local', path = 'third files' }\n"
     (tmp_path / "lakeconf.toml").write_text(f"default_store = 'dev'\n{text}")
     (tmp_path / "m.sql").write_text("SELECT id FROM main.t")
     (tmp_path / "more.csv").write_text("id,name,d\n78,z,1\n")
@@ -525,8 +528,9 @@ def test_hostile_text_in_every_column(
     for (table, column), (kind, hostile) in itertools.product(columns[part::PARTS], TEXTS.items()):
         for use in [*COMMANDS, *USES]:
             shutil.copy("kept", "catalog")
-            for name in ("other", "report.html"):
+            for name in ("other", "report.html", "third"):
                 Path(name).unlink(missing_ok=True)
+            shutil.rmtree("third files", ignore_errors=True)
             for old in set(_column(tmp_path, f"SELECT {column} FROM {table} WHERE {column} IS NOT NULL")):
                 new = hostile and hostile.format(old=old, host=f"127.0.0.1:{listener.port}", written=written)
                 with contextlib.suppress(sqlite3.IntegrityError):

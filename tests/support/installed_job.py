@@ -30,6 +30,7 @@ CALLS = [
     ["tables"], ["tables", "--format", "json"], ["snapshots"], ["history", "raw.events"], ["tables", "raw.events"],
     ["sql", "FROM raw.events"], ["load", "names.csv", "raw.names", "--yes"],
     ["plan"], ["run"], ["copy", "dev", "prod", "marts.names", "--yes"], ["diff", "dev", "prod", "marts.names"],
+    ["move", "dev", "new", "--yes"],
     ["graph"], ["test"], ["restore", "raw.events", "--version", "3", "--dry-run"], ["undo", "raw.events", "--dry-run"],
     ["metrics"], ["maintain", "--dry-run"], ["maintain", "--yes"], ["export", "dbt"],
     ["init", "--output", "other.toml"],

@@ -119,10 +119,11 @@ def execute(store: Store, *statements: str) -> None:
 
 
 def on_path(name: str, text: str = "") -> Callable[[Store, Store, Path], object]:
-    return lambda _source, _target, folder: (
-        (folder / name).parent.mkdir(exist_ok=True),
-        (folder / name).write_text(text),
-    )
+    def write(_source: Store, _target: Store, folder: Path) -> None:
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+
+    return write
 
 
 def of_another_lake(_: Store, target: Store, folder: Path) -> None:
@@ -176,7 +177,7 @@ REFUSED: dict[str, tuple[Callable[[Store, Store, Path], object], type[LakeconfEr
     ),
     "a missing file": (without_a_file, StorageError, "missing, or have another size"),
     "a damaged file": (shorter, StorageError, "missing, or have another size"),
-    "a link": (linked, StorageError, "missing, or have another size"),
+    "a link": (linked, StorageError, "a link leads to"),
     "a path above": (named("../../secret"), CatalogError, "which could lead elsewhere"),
     "a path of the source elsewhere": (named("{folder}/laptop/x.parquet"), UnsupportedError, "the target cannot read"),
     "another file of this machine": (named("/etc/hostname"), CatalogError, "another size than in the catalog"),
