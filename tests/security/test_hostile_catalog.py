@@ -453,7 +453,7 @@ _COMMANDS = (
     "doctor, tables, tables t, snapshots, history t, sql FROM t, sql FROM v, sql SELECT m(1), report -o report.html, "
     "graph, plan, diff dev dev t, copy dev other --yes, move dev third --yes, "
     "restore t --version 3 --yes, undo t --yes, run --yes, "
-    "load more.csv t --yes, test, maintain --dry-run, maintain --yes"
+    "load more.csv t --yes, test, metrics, grants --role reader, maintain --dry-run, maintain --yes"
 )
 COMMANDS = _COMMANDS.split(", ")
 WITHOUT_LAKE = {"init", "validate", "stores", "preview-sql", "export"}
