@@ -123,7 +123,7 @@ def test_portable_script_with_a_literal_secret_is_refused(run_in_stores: Any, pr
     toml.write_text(toml.read_text().replace("${PGPASSWORD}", "hunter3"))
     code, out, err = run_in_stores("preview-sql", "--store", "prod", "--portable")
     assert (code, out) == (1, "")
-    assert err.startswith("error: stores.prod.metadata_backend.password is a literal")
+    assert err.startswith("error: stores.prod.metadata_backend.password is no variable")
     assert "  hint: " in err
     assert "hunter3" not in err
 
