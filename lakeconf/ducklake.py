@@ -26,6 +26,7 @@ STAGED_COMMIT_CATALOGS = frozenset({"duckdb", "postgres", "sqlite"})
 PROVEN_STAGED_COMMITS = frozenset({("d8a1881e", "duckdb"), ("d8a1881e", "postgres"), ("d8a1881e", "sqlite")})
 # The catalog tables with the inlined rows of a table; `?` is the id of the table.
 INLINED_TABLES = "SELECT table_name FROM ducklake_inlined_data_tables WHERE table_id = ? ORDER BY schema_version"
+_INLINED_DELETES = re.compile(r"ducklake_inlined_delete_(\d+)")
 # DuckDB's functions that run a query in the catalog itself, for the types of catalogs of which DuckDB otherwise reads
 # whole tables. All columns of their results are strings.
 OWN_QUERIES = {"sqlite": "system.main.sqlite_query"}
@@ -85,6 +86,12 @@ def metadata_database(alias: str, option: object = None) -> str:
 def inlined_deletes_table(table_id: int) -> str:
     """The catalog's table with deleted positions of a table's files; the first such delete creates it."""
     return f"ducklake_inlined_delete_{table_id}"
+
+
+def table_of_deletes(name: str) -> int | None:
+    """The id of the table whose inlined deletes are in the catalog's table with this name; None for other tables."""
+    match = _INLINED_DELETES.fullmatch(name)
+    return int(match[1]) if match else None
 
 
 def visible_at(snapshot: str = "$1", row: str = "") -> str:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from lakeconf.ducklake import table_of_deletes
 from lakeconf.errors import UnsupportedError
 from lakeconf.sql import identifier
 
@@ -70,7 +71,6 @@ TABLES: Mapping[str, str] = {
 INLINED_COLUMNS = "row_id BIGINT, begin_snapshot BIGINT, end_snapshot BIGINT"
 DELETED_COLUMNS = "file_id BIGINT, row_id BIGINT, begin_snapshot BIGINT"
 _INLINED_DATA = re.compile(r"ducklake_inlined_data_\d+_\d+")
-_INLINED_DELETE = re.compile(r"ducklake_inlined_delete_(\d+)")
 _SMALL = ("BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
 _SAME = ("BOOLEAN", "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE", "TIME", "TIME WITH TIME ZONE", "INTERVAL")
 # How a kind of catalog stores a type of DuckDB: types that are missing here are stored as text, all of them in DuckDB
@@ -157,12 +157,6 @@ def inlined_columns(types: Mapping[str, str]) -> tuple[CatalogColumn, ...]:
 def is_inlined_data(name: str) -> bool:
     """True if this is the name of a table with inlined rows."""
     return _INLINED_DATA.fullmatch(name) is not None
-
-
-def table_of_deletes(name: str) -> int | None:
-    """The id of the table whose inlined deletes are in the catalog's table with this name; None for other tables."""
-    match = _INLINED_DELETE.fullmatch(name)
-    return int(match[1]) if match else None
 
 
 def check_known(existing: Mapping[str, Iterable[str]]) -> None:

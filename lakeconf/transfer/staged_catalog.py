@@ -15,7 +15,7 @@ from lakeconf.catalog.column_types import sql_type
 from lakeconf.catalog.reader import MetadataTransaction
 from lakeconf.catalog.tables import columns_at
 from lakeconf.connection.connection import Connection, connect
-from lakeconf.ducklake import OWN_QUERIES, SERVER_QUERIES
+from lakeconf.ducklake import OWN_QUERIES, SERVER_QUERIES, table_of_deletes
 from lakeconf.errors import CatalogChangedError, CatalogError, LakeconfError, QueryError, UnsupportedError
 from lakeconf.sql import identifier, literal, qualified
 from lakeconf.transfer.catalog_tables import (
@@ -26,7 +26,6 @@ from lakeconf.transfer.catalog_tables import (
     inlined_columns,
     is_inlined_data,
     own_tables,
-    table_of_deletes,
 )
 
 STAGED = "lakeconf_staged"
