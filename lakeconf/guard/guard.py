@@ -49,6 +49,25 @@ def places(backend: MetadataBackend, reader: CatalogReader) -> Sequence[str]:
     return (" of ".join(identifiers),)
 
 
+def future_place(backend: MetadataBackend, connection: Connection, database: str, schema: str) -> str:
+    """An identifier of the location of a catalog that may not exist yet; on a server, `database` is attached."""
+    file, server = backend.file(), backend.server()
+    if file is not None:
+        return _of_path(file.resolve())
+    if server is None:
+        return ""
+    with connection.cursor() as cursor:
+        # The schema may not exist either; this one always does.
+        ((place,),) = cursor.rows(server.catalog_id(database, "pg_catalog"))
+        try:
+            ((server_id,),) = cursor.rows(server.server_id(database))
+        except ConnectionFailed:
+            raise
+        except LakeconfError:
+            server_id = server.description  # the role lacks the privilege
+    return f"{place} of {server_id}: {schema}"
+
+
 def neighbours(backend: MetadataBackend) -> Sequence[str]:
     """Location identifiers of the files next to a catalog; empty if the catalog is not a file."""
     file = backend.file()
@@ -62,7 +81,11 @@ def neighbours(backend: MetadataBackend) -> Sequence[str]:
 def _of_file(path: Path) -> Sequence[str]:
     # A move within a file system keeps the inode number; a restored backup keeps the path. The first files of two new
     # file systems often have the same number, so the identifier includes the id of the file system.
-    return (f"inode {os.statvfs(path).f_fsid}:{path.stat().st_ino}", f"path {socket.gethostname()}:{path}")
+    return (f"inode {os.statvfs(path).f_fsid}:{path.stat().st_ino}", _of_path(path))
+
+
+def _of_path(path: Path) -> str:
+    return f"path {socket.gethostname()}:{path}"
 
 
 def _ask(reader: CatalogReader, query: str) -> str:

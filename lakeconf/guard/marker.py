@@ -98,15 +98,13 @@ class LakeMarker:
             self._write(_replace_file)
 
     def _is_elsewhere(self, content: Mapping[str, object]) -> bool:
-        recorded, here = content.get("catalog"), set(_hashes(self.places()))
+        recorded, here = content.get("catalog"), set(hashes(self.places()))
         if not here or not isinstance(recorded, list) or not recorded:
             return False
         recorded_hashes = {str(mark) for mark in recorded}
         elsewhere = recorded_hashes - here
         # A rename keeps one identifier. A file next to this catalog with the other identifier may be the original.
-        return elsewhere == recorded_hashes or (
-            bool(elsewhere) and not elsewhere.isdisjoint(_hashes(self.neighbours()))
-        )
+        return elsewhere == recorded_hashes or (bool(elsewhere) and not elsewhere.isdisjoint(hashes(self.neighbours())))
 
     def _check_age(self, content: Mapping[str, object]) -> None:
         recorded, moment = content.get("snapshot"), content.get("snapshot_time")
@@ -158,7 +156,7 @@ class LakeMarker:
 
     def _content(self) -> dict[str, object]:
         version, moment, _ = self._newest()
-        identity = {"lakeconf": _PURPOSE, "lake": self.reader.lake_id, "catalog": _hashes(self.places())}
+        identity = {"lakeconf": _PURPOSE, "lake": self.reader.lake_id, "catalog": hashes(self.places())}
         return identity | {"snapshot": version, "snapshot_time": moment}
 
     def _write(self, write_file: Callable[[Path, str], None]) -> None:
@@ -236,7 +234,8 @@ class LakeMarker:
         )
 
 
-def _hashes(places: Sequence[str]) -> list[str]:
+def hashes(places: Sequence[str]) -> list[str]:
+    """What a marker records of the identifiers of a place."""
     # Hashes do not reveal hosts and folders to users who can list the bucket.
     import hashlib
 

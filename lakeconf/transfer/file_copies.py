@@ -25,6 +25,7 @@ _LARGEST_BYTES = 4_100_000_000
 _THREADS = 4
 _PART = ".lakeconf-part-"
 _SHOWN = 3
+_NO_LINKS = "remove the links below the data path of the target"
 Progress = Callable[[int, int], None]
 
 
@@ -38,9 +39,13 @@ class FileCopy:
 
 
 def files_below(connection: Connection, folder: str) -> set[str]:
-    """The paths of all files below a folder or the prefix of a bucket."""
+    """The paths of all files below a folder or the prefix of a bucket, and of all links below a folder."""
     if "://" not in folder:
-        return {Path(parent, name).as_posix() for parent, _, names in os.walk(folder) for name in names}
+        return {
+            Path(parent, name).as_posix()
+            for parent, folders, names in os.walk(folder)
+            for name in (*names, *(name for name in folders if os.path.islink(os.path.join(parent, name))))
+        }
     keys = (str(key) for (key,) in connection.rows(listing_sql(folder, "**")))
     return {key for key in keys if not key.endswith("/")}
 
@@ -71,8 +76,9 @@ def sizes(connection: Connection, paths: Sequence[str]) -> dict[str, int]:
 class FileCopies:
     """Copies of files. The connections have the secrets of their own side only."""
 
-    def __init__(self, source: Connection, target: Connection, files: Iterable[FileCopy]) -> None:
-        self._source, self._target, self.files = source, target, tuple(files)
+    def __init__(self, source: Connection, target: Connection, files: Iterable[FileCopy], root: str) -> None:
+        """`root` is the data path of the target."""
+        self._source, self._target, self.files, self._root = source, target, tuple(files), root
         for file in self.files:
             if file.size > _LARGEST_BYTES and any("://" in path for path in (file.source, file.target)):
                 raise UnsupportedError(
@@ -84,14 +90,8 @@ class FileCopies:
     def check_source(self, root: str) -> None:
         """Rejects files that the source lacks, or that have another size than in its catalog."""
         wanted = [file.source for file in self.files]
-        if "://" not in root:
-            real = os.path.realpath(root)
-            for path in wanted:
-                # The link could lead to a file that does not belong to the lake.
-                if os.path.islink(path) or not os.path.realpath(path).startswith(f"{real}/"):
-                    raise StorageError(
-                        f"a link leads to {path}: nothing was copied", hint="put the file in the place of the link"
-                    )
+        # The link could lead to a file that does not belong to the lake.
+        _refuse_links(wanted, root, "put the file in the place of the link")
         there = sizes(self._source, sorted(files_below(self._source, root).intersection(wanted)))
         wrong = [file.source for file in self.files if there.get(file.source) != file.size]
         if wrong:
@@ -102,10 +102,11 @@ class FileCopies:
                 hint="restore the files from a backup; `lakeconf doctor` lists them",
             )
 
-    def missing(self, root: str) -> list[FileCopy]:
+    def missing(self) -> list[FileCopy]:
         """The files that the target lacks."""
         wanted = [file.target for file in self.files]
-        there = sizes(self._target, sorted(files_below(self._target, root).intersection(wanted)))
+        _refuse_links(wanted, self._root, _NO_LINKS)
+        there = sizes(self._target, sorted(files_below(self._target, self._root).intersection(wanted)))
         return [file for file in self.files if there.get(file.target) != file.size]
 
     def copy(self, files: Sequence[FileCopy], progress: Progress | None = None) -> None:
@@ -125,6 +126,7 @@ class FileCopies:
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
+        _refuse_links([file.target for file in files], self._root, _NO_LINKS)
         there = sizes(self._target, [file.target for file in files])
         wrong = [file.target for file in files if there.get(file.target) != file.size]
         if wrong:
@@ -148,6 +150,7 @@ class FileCopies:
         part = target.with_name(f"{target.name}{_PART}{uuid.uuid4().hex}")
         hint = "check the permissions of both folders, and the free space of the target"
         with storage_errors(f"{file.source} cannot be copied to {target}", hint=hint):
+            _refuse_links([file.target], self._root, _NO_LINKS)
             target.parent.mkdir(parents=True, exist_ok=True)
             try:
                 if "://" in file.source:
@@ -161,6 +164,21 @@ class FileCopies:
                 part.replace(target)
             finally:
                 part.unlink(missing_ok=True)
+
+
+def _refuse_links(paths: Iterable[str], root: str, hint: str) -> None:
+    """Rejects links below a folder that lead to one of these paths; a link may lead to the folder itself."""
+    if "://" in root:
+        return
+    real = os.path.realpath(root)
+    outside = {
+        parent
+        for parent in {os.path.dirname(path) for path in paths}
+        if not f"{os.path.realpath(parent)}/".startswith(f"{real}/")
+    }
+    for path in paths:
+        if os.path.islink(path) or os.path.dirname(path) in outside:
+            raise StorageError(f"a link leads to {path}, and lakeconf follows none", hint=hint)
 
 
 def remove_parts(folder: str) -> None:

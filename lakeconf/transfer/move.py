@@ -142,7 +142,7 @@ class _Move:
             if not plan.is_done:
                 copies.check_source(self.reader.data_path)
                 self.target.begin(self.reader.lake_id)
-                copies.copy(copies.missing(self.target.root), progress)
+                copies.copy(copies.missing(), progress)
                 self._check_unchanged(plan)
                 relocate(staged, self.reader.data_path, self.target.root)
                 self.target.write_catalog(staged, private=self.reader.encrypted)
@@ -155,9 +155,9 @@ class _Move:
         with state.transaction() as transaction:
             ((snapshots, newest),) = transaction.rows("SELECT count(*), max(snapshot_id) FROM ducklake_snapshot")
         inside, outside = self._files(state)
-        copies = FileCopies(self.connection, self.target.connection, inside)
+        copies = FileCopies(self.connection, self.target.connection, inside, self.target.root)
         size = sum(file.size for file in inside)
-        left = sum(file.size for file in copies.missing(self.target.root))
+        left = sum(file.size for file in copies.missing())
         names = (self.source.name, self.target.store.name)
         plan = MovePlan(*names, newest, snapshots, len(inside), size, size - left, tuple(sorted(outside)))
         return replace(plan, is_done=is_done), copies

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Iterator, Mapping
@@ -16,7 +17,7 @@ from lakeconf.backends.metadata.file_catalogs import DATABASE_SUFFIXES
 from lakeconf.backends.metadata.migration import attach_metadata
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.connection.connection import Connection, connect, remove_files
-from lakeconf.ducklake import MOVING
+from lakeconf.ducklake import MARKER, MOVING
 from lakeconf.errors import (
     CatalogError,
     CatalogMissingError,
@@ -25,7 +26,8 @@ from lakeconf.errors import (
     UnsupportedError,
     storage_errors,
 )
-from lakeconf.guard.guard import marker_of, reader_of
+from lakeconf.guard.guard import future_place, marker_of, reader_of
+from lakeconf.guard.marker import hashes
 from lakeconf.sql import Attach, Use, files_sql, literal
 from lakeconf.store import Store, attach_to, for_reading
 from lakeconf.transfer.file_copies import files_below, remove_parts
@@ -34,6 +36,8 @@ from lakeconf.transfer.staged_catalog import columns_by_table, write
 _CATALOG = "lakeconf_catalog"
 _PURPOSE = "marks the folder that a lake is moved to; `lakeconf move SOURCE TARGET` removes this file at the end"
 _LARGEST_BYTES = 10_000
+# What a killed process leaves of a marker: it is complete under its name, or not there.
+_UNFINISHED = re.compile(rf"({re.escape(MOVING)}|{re.escape(MARKER)})\.[0-9a-f]{{32}}")
 _NEW = "name a store with a new catalog and an empty folder or prefix"
 
 
@@ -83,14 +87,11 @@ class MoveTarget:
         """True if the catalog of this lake was written, and the move only has to be completed.
 
         Raises:
-            CatalogError: The target is not empty, or has a part of another lake.
+            CatalogError: The target is not empty, or has a part of another move.
         """
         marker = self._moving()
-        if marker is not None and marker.get("lake") != lake_id:
-            raise CatalogError(
-                f"another lake is being moved to {self.root}, according to {self.root}{MOVING}: nothing was changed",
-                hint=_NEW,
-            )
+        if marker is not None:
+            self._check_own(marker, lake_id)
         if self._has_catalog():
             if marker is None or self._lake_id() != lake_id:
                 raise self._not_empty(f"the catalog {self.store.metadata_backend.description()} exists")
@@ -106,9 +107,9 @@ class MoveTarget:
         if self.store.storage_backend is not None:
             self.store.storage_backend.prepare(read_only=False)
         self._check_no_files()
-        self._write_marker(json.dumps({"lakeconf": _PURPOSE, "lake": lake_id}))
-        if (self._moving() or {}).get("lake") != lake_id:
-            raise CatalogError(f"another lake is being moved to {self.root}: nothing was copied", hint=_NEW)
+        self._remove_unfinished()
+        self._write_marker(json.dumps({"lakeconf": _PURPOSE, "lake": lake_id, "catalog": self._place()}))
+        self._check_own(self._moving() or {}, lake_id)
 
     def write_catalog(self, staged: Path, *, private: bool) -> None:
         """Creates the catalog from a staged one: complete, or not at all."""
@@ -156,6 +157,7 @@ class MoveTarget:
             with reader.transaction() as transaction:
                 newest = transaction.newest()
         remove_parts(self.root)
+        self._remove_unfinished()
         remove_files(self.connection, [self.root + MOVING])
         return newest
 
@@ -192,8 +194,41 @@ class MoveTarget:
         finally:
             self.connection.execute(f"DETACH {_CATALOG}")
 
+    def _place(self) -> list[str]:
+        backend = self.store.metadata_backend
+        with contextlib.nullcontext() if backend.file() is not None else self._attached():
+            return hashes([future_place(backend, self.connection, _CATALOG, self.schema)])
+
+    def _check_own(self, marker: Mapping[str, Any], lake_id: str) -> None:
+        """Rejects the marker of another move."""
+        where = f"{self.root}, according to {self.root}{MOVING}"
+        if marker.get("lake") != lake_id:
+            raise CatalogError(f"another lake is being moved to {where}: nothing was changed", hint=_NEW)
+        if marker.get("catalog") != self._place():
+            # Two catalogs with one data path would remove the files of each other.
+            raise CatalogError(
+                f"the lake is being moved with another catalog to {where}: nothing was changed",
+                hint="name the store with that catalog; or remove all files of that move, and run the command again",
+            )
+
+    def _unfinished(self) -> list[str]:
+        """What killed moves have left of markers in a folder."""
+        if "://" in self.root or not os.path.isdir(self.root):
+            return []
+        with os.scandir(self.root) as entries:
+            return [
+                self.root + entry.name
+                for entry in entries
+                if _UNFINISHED.fullmatch(entry.name) and entry.is_file(follow_symlinks=False)
+            ]
+
+    def _remove_unfinished(self) -> None:
+        for path in self._unfinished():
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+
     def _check_no_files(self) -> None:
-        there = files_below(self.connection, self.root)
+        there = files_below(self.connection, self.root).difference(self._unfinished())
         if there:
             raise self._not_empty(f"{self.root} has files, such as {min(there)}")
 
@@ -213,6 +248,8 @@ class MoveTarget:
                 return None
             text = str(rows[0][0]) if rows else ""
         else:
+            if os.path.islink(path):
+                return {}  # it is no marker of lakeconf
             if not os.path.isfile(path):
                 return None
             with open(path, "rb") as file:

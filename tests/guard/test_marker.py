@@ -58,7 +58,7 @@ def place(source: AttachedLake) -> Path:
 
 def hashed(places: tuple[str, ...]) -> list[str]:
     """The places of a catalog as a marker contains them."""
-    return module._hashes(places)
+    return module.hashes(places)
 
 
 def content(source: AttachedLake) -> dict[str, Any]:

@@ -146,6 +146,17 @@ def linked(_source: Store, _target: Store, folder: Path) -> None:
     file.symlink_to(folder / "secret")
 
 
+def linked_target(_source: Store, _target: Store, folder: Path) -> None:
+    """A folder of the empty target is a link to the files of the source."""
+    (folder / "server" / "data").mkdir()
+    (folder / "server" / "data" / "main").symlink_to(folder / "laptop" / "data" / "main")
+
+
+def linked_marker(_source: Store, _target: Store, folder: Path) -> None:
+    (folder / "server" / "data").mkdir()
+    (folder / "server" / "data" / MOVING).symlink_to(folder / "nowhere")
+
+
 def named(path: str) -> Callable[[Store, Store, Path], None]:
     """The catalog names another path of a file."""
 
@@ -178,6 +189,8 @@ REFUSED: dict[str, tuple[Callable[[Store, Store, Path], object], type[LakeconfEr
     "a missing file": (without_a_file, StorageError, "missing, or have another size"),
     "a damaged file": (shorter, StorageError, "missing, or have another size"),
     "a link": (linked, StorageError, "a link leads to"),
+    "a link in the target": (linked_target, CatalogError, "has files, such as .*main"),
+    "a link as marker of a move": (linked_marker, CatalogError, "another lake is being moved"),
     "a path above": (named("../../secret"), CatalogError, "which could lead elsewhere"),
     "a path of the source elsewhere": (named("{folder}/laptop/x.parquet"), UnsupportedError, "the target cannot read"),
     "another file of this machine": (named("/etc/hostname"), CatalogError, "another size than in the catalog"),
@@ -192,6 +205,77 @@ def test_what_is_refused_changes_nothing(name: str, ends: tuple[Store, Store], t
     with pytest.raises(error, match=message):
         ends[0].move_to(ends[1])
     assert tree(tmp_path) == before
+
+
+def stopped(source: Store, target: Store) -> None:
+    """A move that ends before the catalog is created."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        source.move_to(target, progress=stop)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
+def test_move_continues_only_with_its_catalog(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    source = made(request, tmp_path, "laptop", ("sqlite", "local"))
+    target = made(request, tmp_path, "server", (kind, "local"))
+    others = [made(request, tmp_path, "other", (kind, "local"))]
+    if kind == "postgres":
+        backend = target.metadata_backend.model_copy(update={"metadata_schema": "another"})
+        others.append(target.replace(metadata_backend=backend))
+    fill(source, SHORT)
+    stopped(source, target)
+    for other in others:
+        second = other.replace(storage_backend=target.storage_backend)
+        for command in (source.plan_move, source.move_to):
+            with pytest.raises(CatalogError, match="is being moved with another catalog"):
+                command(second)
+    source.move_to(target)
+    assert ids(target) == ids(source)
+
+
+@pytest.mark.parametrize("what", ["folder", "file"])
+def test_move_does_not_continue_through_links(what: str, ends: tuple[Store, Store], tmp_path: Path) -> None:
+    source, target = ends
+    stopped(source, target)
+    copied = next((tmp_path / "server" / "data").rglob("*.parquet"))
+    moved = copied if what == "file" else copied.parent
+    moved.rename(tmp_path / "elsewhere")
+    moved.symlink_to(tmp_path / "elsewhere")
+    before = tree(tmp_path)
+    for command in (source.plan_move, source.move_to):
+        with pytest.raises(StorageError, match="a link leads to"):
+            command(target)
+    assert tree(tmp_path) == before
+
+
+def test_data_path_itself_may_be_a_link(ends: tuple[Store, Store], tmp_path: Path) -> None:
+    source, target = ends
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "server" / "data").symlink_to(tmp_path / "disk")
+    source.move_to(target)
+    assert ids(target) == ids(source)
+    assert list((tmp_path / "disk").rglob("*.parquet"))
+
+
+def test_unfinished_markers_do_not_stop_a_move(ends: tuple[Store, Store], tmp_path: Path) -> None:
+    source, target = ends
+    data = tmp_path / "server" / "data"
+    data.mkdir()
+    own = [data / f"{name}.{'0a' * 16}" for name in (MARKER, MOVING)]
+    for path in own:
+        path.write_text("{")
+    (data / f"{MOVING}.copy").write_text("{")
+    with pytest.raises(CatalogError, match=f"has files, such as .*{MOVING}.copy"):
+        source.move_to(target)
+    assert all(path.exists() for path in own)
+    (data / f"{MOVING}.copy").unlink()
+    source.plan_move(target)
+    assert all(path.exists() for path in own)
+    source.move_to(target)
+    assert not any(path.exists() for path in own)
 
 
 def test_both_ends_must_be_apart(ends: tuple[Store, Store], tmp_path: Path) -> None:
