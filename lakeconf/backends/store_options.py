@@ -153,6 +153,8 @@ def _value_fault(key: str, value: object) -> str | None:
         amount = None if size is None else float(size["number"])
     if amount is None:
         return f"is not {'a size' if key == 'memory_limit' else 'a duration'}"
+    if isinstance(amount, timedelta) and key.startswith("keep_") and amount < timedelta(days=1):
+        return "must be at least 1d: other processes may still read or write the files"
     return None if amount else "must be more than 0"
 
 

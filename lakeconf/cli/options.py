@@ -40,6 +40,7 @@ stores_option: Callable[..., Any] = click.option(
 )
 overwrite_option: Callable[..., Any] = click.option("--force", is_flag=True, help="Overwrite an existing file.")
 yes_option: Callable[..., Any] = click.option("--yes", "-y", is_flag=True, help="Make the change without a prompt.")
+_LONGEST = timedelta(days=365)
 _MOMENT = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"])
 selection: Callable[..., Any] = click.argument("models", nargs=-1, metavar="[MODEL]...")
 _REQUEST = ("since", "until", "rebuild")
@@ -161,8 +162,8 @@ class Duration(click.ParamType[timedelta]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
         duration = duration_of(str(value))
-        if not duration:
-            self.fail(f"{value!r} is not a duration such as 15m or 1h30m", param, ctx)
+        if not duration or duration > _LONGEST:
+            self.fail(f"{value!r} is not a duration of at most 365 days, such as 15m or 1h30m", param, ctx)
         return duration
 
 

@@ -10,6 +10,9 @@ from lakeconf.errors import LakeconfError, UnsupportedError
 from lakeconf.logs import escaped
 from lakeconf.store import Store
 
+# PostgreSQL cuts off longer names.
+_LONGEST_NAME = 63
+
 
 class Grants(NamedTuple):
     """The texts for both backends of a store."""
@@ -31,9 +34,11 @@ def grants(store: Store, role: Role, to: str | None = None) -> Grants:
         UnsupportedError: Neither backend has roles, or it is not known which role owns the catalog.
     """
     metadata, storage = store.metadata_backend, store.storage_backend
-    name = to or f"lake_{role}"
-    if escaped(name) != name:
-        raise LakeconfError(f"the name of a role must not contain control characters: {escaped(name)}")
+    name = f"lake_{role}" if to is None else to
+    if not 0 < len(name.encode()) <= _LONGEST_NAME or escaped(name) != name:
+        raise LakeconfError(
+            f"the name of a role must have 1 to {_LONGEST_NAME} bytes and no control characters: {escaped(name)!r}"
+        )
     catalog, files = metadata.grants(role, name), storage.grants(role, name) if storage else ""
     if not catalog and not files:
         raise UnsupportedError(

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler
 from itertools import accumulate
 from socket import AF_INET, AF_INET6
-from socketserver import TCPServer
+from socketserver import TCPServer, ThreadingMixIn
 from typing import NamedTuple
 
 from lakeconf.catalog.history import COMPACTIONS
@@ -26,7 +27,7 @@ CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 # The upper ends of the bands of file sizes, in bytes. DuckLake compacts to 512 MB by default.
 BANDS: Sequence[int] = (1 << 20, 16 << 20, 128 << 20, 512 << 20)
 _PATH = "/metrics"
-# A client that sends nothing would keep others out.
+# The time after which a client that sends nothing is left.
 _CLIENT_SECONDS = 2
 _COMPACTED = "|".join(sorted(COMPACTIONS))
 _SNAPSHOTS = f"""
@@ -121,8 +122,10 @@ def _label(text: str) -> str:
     return escaped(text).replace("\\", "\\\\").replace('"', '\\"')
 
 
-class MetricsServer(TCPServer):
-    """Answers one request at a time, each with new numbers."""
+class MetricsServer(ThreadingMixIn, TCPServer):
+    """Answers each request with new numbers. A slow client keeps no other out."""
+
+    daemon_threads = True
 
     # A service that starts again finds its port in use by connections that have ended.
     allow_reuse_address = True
@@ -131,6 +134,7 @@ class MetricsServer(TCPServer):
         self, host: str, port: int, numbers: Callable[[], str], failed: Callable[[LakeconfError], None]
     ) -> None:
         self.numbers, self.failed = numbers, failed
+        self.reading = threading.Lock()
         self.address_family = AF_INET6 if ":" in host else AF_INET
         super().__init__((host, port), _MetricsHandler)
 
@@ -148,7 +152,8 @@ class _MetricsHandler(BaseHTTPRequestHandler):
             self.send_error(404, explain=f"the numbers are at {_PATH}")
             return
         try:
-            body = self.server.numbers().encode()
+            with self.server.reading:
+                body = self.server.numbers().encode()
         except LakeconfError as error:
             # The message names files and servers: it is not for clients.
             self.server.failed(error)
@@ -185,5 +190,5 @@ def metrics_server(
         return MetricsServer(host, port, numbers, failed)
     except OSError as error:
         raise ConnectionFailed(
-            f"cannot listen on {host}:{port}: {error.strerror}", hint="choose another port: --listen :9465"
+            f"cannot listen on {host}:{port}: {error.strerror}", hint="choose another address or port: --listen :9465"
         ) from error

@@ -222,8 +222,11 @@ def test_names_and_folders_are_quoted() -> None:
     listing, files = json.loads(granted.storage)["Statement"]
     assert listing["Condition"]["StringLike"]["s3:prefix"] == ["a${*}b", "a${*}b/*"]
     assert (listing["Resource"], files["Resource"]) == ("arn:aws-cn:s3:::acme", "arn:aws-cn:s3:::acme/a${*}b/*")
-    with pytest.raises(LakeconfError, match="control characters"):
-        grants(Store("prod", metadata_backend=METADATA, storage_backend=S3), "writer", "a\nDROP")
+    for name in ("a\nDROP", "", "x" * 64):
+        with pytest.raises(LakeconfError, match="1 to 63 bytes and no control characters"):
+            grants(Store("prod", metadata_backend=METADATA, storage_backend=S3), "writer", name)
+    with pytest.raises(LakeconfError, match="owns the catalog already"):
+        grants(Store("prod", metadata_backend=METADATA, storage_backend=S3), "writer", "o'wner")
 
 
 def test_azure() -> None:

@@ -130,10 +130,11 @@ def test_the_service_answers_with_new_numbers_until_sigterm(service: Service, la
 
     port = service.url.rpartition(":")[2]
     code, _, err = called("metrics", "--listen", f"127.0.0.1:{port}")
-    assert (code, "choose another port" in err) == (1, True)
+    assert (code, "choose another address or port" in err) == (1, True)
     with socket.create_connection(("127.0.0.1", int(port))) as leaving:
         leaving.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
-    with socket.create_connection(("127.0.0.1", int(port))):  # a client that says nothing
+    with socket.create_connection(("127.0.0.1", int(port))) as slow:
+        slow.sendall(b"GET /metrics HTTP/1.1\r\nX: ")
         assert service.get()[0] == 200
         service.process.send_signal(signal.SIGTERM)
         out = service.process.communicate(timeout=60)[1]

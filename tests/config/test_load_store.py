@@ -151,6 +151,12 @@ def test_invalid_committer_or_limit_is_reported() -> None:
                 ("deadline = 30", "LC012", "must be a string", 'write deadline = "30m"'),
                 ('deadline = "30"', "LC013", "is not a duration", 'write deadline = "30m"'),
                 ('memory_limit = "0GB"', "LC013", "must be more than 0", 'write memory_limit = "4GB"'),
+                (
+                    'keep_files = "23h"',
+                    "LC013",
+                    "must be at least 1d: other processes may still read or write the files",
+                    'write keep_files = "2d"',
+                ),
                 ('memory_limits = "4GB"', "LC010", "unknown key", 'did you mean "memory_limit"?'),
             )
         ),
@@ -160,11 +166,11 @@ def test_invalid_committer_or_limit_is_reported() -> None:
 
 
 def test_limits_of_maintenance_are_read_with_their_variables() -> None:
-    text = with_keys('maintenance = { deadline = "${LIMIT}", memory_limit = "4GB", keep_files = "12h" }')
+    text = with_keys('maintenance = { deadline = "${LIMIT}", memory_limit = "4GB", keep_files = "36h" }')
     store = reading_of(text, {"LIMIT": "1h30m"}).store
     assert store is not None
     assert MaintenanceLimits.of(store.maintenance) == MaintenanceLimits(
-        timedelta(minutes=90), "4GB", keep_snapshots=timedelta(days=30), keep_files=timedelta(hours=12)
+        timedelta(minutes=90), "4GB", keep_snapshots=timedelta(days=30), keep_files=timedelta(hours=36)
     )
     unset = reading_of(text, {})
     assert [problem.code for problem in unset.problems] == ["LC030"]

@@ -26,7 +26,7 @@ from lakeconf.backends.backend import (
 )
 from lakeconf.backends.metadata.password_command import DEFAULT_TTL, PasswordFile
 from lakeconf.backends.server import DEFAULT_SCHEMA, CatalogServer, ServerAddress
-from lakeconf.errors import UnsupportedError
+from lakeconf.errors import LakeconfError, UnsupportedError
 from lakeconf.secret import Secret
 from lakeconf.sql import CreateSecret, Value, identifier, literal
 
@@ -209,6 +209,10 @@ class PostgresMetadata(MetadataBackend):
             raise UnsupportedError(
                 f"the store refers to the secret {self.secret_name}: it is not known which role owns the catalog",
                 hint="set host, database and user in the metadata backend",
+            )
+        if name == address.user:
+            raise LakeconfError(
+                f"the role {name!r} owns the catalog already: it needs no grants", hint="name another role: --to NAME"
             )
         grantee, owner, database = identifier(name), identifier(address.user), identifier(address.database)
         schema = identifier(self.metadata_schema)

@@ -41,7 +41,7 @@ _AZURE_ROLES: Mapping[Role, str] = {
 
 def s3_policy(role: Role, bucket: str, folder: str, region: str | None, kms_key: str | None) -> str:
     """The policy of an IAM user or role, for a folder that is empty or ends in `/`."""
-    arn = f"arn:{_partition(region or '')}:s3:::{bucket}"
+    arn = f"arn:{_partition(region or '')}:s3:::{_unmatched(bucket)}"
     listing: dict[str, object] = {"Effect": "Allow", "Action": ["s3:ListBucket"], "Resource": arn}
     if folder:
         listing["Condition"] = {"StringLike": {"s3:prefix": [_unmatched(folder).rstrip("/"), f"{_unmatched(folder)}*"]}}
