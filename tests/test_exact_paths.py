@@ -33,6 +33,7 @@ FUNCTIONS = re.compile(
 OTHERS = {
     ("lakeconf.pipelines.new_files", "SELECT file FROM glob("),
     ("lakeconf.pipelines.new_files", "SELECT filename, size, epoch_us(last_modified) FROM read_blob("),
+    ("lakeconf.transfer.file_copies", "SELECT content FROM read_blob("),
     ("lakeconf.commit.actions", "CALL ducklake_add_data_files("),
     ("lakeconf.sql", "SELECT file FROM glob("),
 }
