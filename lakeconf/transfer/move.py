@@ -28,6 +28,7 @@ _log = event_logger("transfer")
 _METADATA = "lakeconf_source_catalog"
 _PINNED = ("snapshot_version", "snapshot_time")
 _SCHEMES = re.compile(r"^(s3a|s3n|gcs)://")
+_SAME = {"s3a": "s3://", "s3n": "s3://", "gcs": "gs://"}
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ def _check_apart(source: str, target: str) -> None:
 def _canonical(path: str) -> str:
     """A path in a form in which those of one file are equal."""
     if "://" in path:
-        return _SCHEMES.sub(lambda scheme: "gs://" if scheme[1] == "gcs" else "s3://", path)
+        return _SCHEMES.sub(lambda scheme: _SAME[scheme[1]], path)
     return os.path.realpath(path) + "/" * path.endswith("/")
 
 
