@@ -9,15 +9,16 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from lakeconf.catalog.admission import compose_path
-from lakeconf.catalog.reader import CatalogReader
+from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
 from lakeconf.connection.connection import Connection, connect
 from lakeconf.errors import CatalogChangedError, CatalogError, LakeconfError, UnsupportedError, listed
 from lakeconf.guard.guard import LakeGuard, guard_of, reader_of
 from lakeconf.inspection.catalog_files import registered_files
 from lakeconf.logs import event_logger
-from lakeconf.sql import Use
+from lakeconf.sql import Use, identifier
 from lakeconf.store import Store, attach_to, for_reading
 from lakeconf.transfer.file_copies import FileCopies, FileCopy, Progress, sizes
 from lakeconf.transfer.move_target import MoveTarget
@@ -27,6 +28,22 @@ from lakeconf.wording import byte_size, counted
 _log = event_logger("transfer")
 _METADATA = "lakeconf_source_catalog"
 _PINNED = ("snapshot_version", "snapshot_time")
+# What a writer changes without a new snapshot: options, and snapshots that expire.
+_STATE = """
+    SELECT 'snapshots', count(*)::VARCHAR, max(snapshot_id)::VARCHAR, NULL FROM ducklake_snapshot
+    UNION ALL SELECT key, value, scope, scope_id::VARCHAR FROM ducklake_metadata ORDER BY ALL
+"""
+# The SQL in a catalog that DuckLake stores as it is; in views, a word stands for the lake's own name.
+_STORED_SQL = """
+    SELECT 'macro', m.macro_name, i.sql FROM ducklake_macro AS m JOIN ducklake_macro_impl AS i USING (macro_id)
+        WHERE m.end_snapshot IS NULL
+    UNION ALL SELECT 'default of', column_name, default_value FROM ducklake_column
+        WHERE end_snapshot IS NULL AND default_value_type = 'expression'
+    UNION ALL SELECT 'sort order of', t.table_name, e.expression FROM ducklake_sort_expression AS e
+        JOIN ducklake_sort_info AS s USING (sort_id) JOIN ducklake_table AS t ON t.table_id = s.table_id
+        WHERE s.end_snapshot IS NULL AND t.end_snapshot IS NULL
+    ORDER BY ALL
+"""
 _SCHEMES = re.compile(r"^(s3a|s3n|gcs)://")
 _SAME = {"s3a": "s3://", "s3n": "s3://", "gcs": "gs://"}
 
@@ -44,6 +61,7 @@ class MovePlan:
         bytes: Their size.
         copied_bytes: The size of those that an earlier run of the same move has copied.
         outside: Registered files elsewhere, which stay where they are.
+        named: What has SQL that names the lake by the alias of the source, which the target lacks.
     """
 
     source: str
@@ -54,6 +72,7 @@ class MovePlan:
     bytes: int
     copied_bytes: int = 0
     outside: tuple[str, ...] = ()
+    named: tuple[str, ...] = ()
     is_done: bool = field(default=False, repr=False)  # True if the target has the catalog already
 
     def __str__(self) -> str:
@@ -67,6 +86,8 @@ class MovePlan:
             lines.append(
                 f"elsewhere  {counted(len(self.outside), 'file')}, which stay there: {listed(self.outside, 3)}"
             )
+        if self.named:
+            lines.append(f"names      {listed(self.named, 3)}: create them again, their SQL names {self.source}")
         return "\n".join(lines)
 
 
@@ -139,12 +160,13 @@ class _Move:
             with attached(self.connection, staged), self.reader.one_state() as state:
                 plan, copies = self._planned(state)
                 with state.transaction() as transaction:
+                    before = transaction.rows(_STATE)
                     stage(transaction, self.reader.catalog_type, _METADATA)
             if not plan.is_done:
                 copies.check_source(self.reader.data_path)
                 self.target.begin(self.reader.lake_id)
                 copies.copy(copies.missing(), progress)
-                self._check_unchanged(plan)
+                self._check_unchanged(plan, before)
                 relocate(staged, self.reader.data_path, self.target.root)
                 self.target.write_catalog(staged, private=self.reader.encrypted)
         self._check_moved(plan, self.target.complete(self.reader.lake_id))
@@ -152,16 +174,27 @@ class _Move:
         return plan
 
     def _planned(self, state: CatalogReader) -> tuple[MovePlan, FileCopies]:
+        self.target.check_encryption(encrypted=self.reader.encrypted)
         is_done = self.target.is_moved(self.reader.lake_id)
         with state.transaction() as transaction:
+            named = self._named(transaction)
             ((snapshots, newest),) = transaction.rows("SELECT count(*), max(snapshot_id) FROM ducklake_snapshot")
         inside, outside = self._files(state)
         copies = FileCopies(self.connection, self.target.connection, inside, self.target.root)
         size = sum(file.size for file in inside)
         left = sum(file.size for file in copies.missing())
         names = (self.source.name, self.target.store.name)
-        plan = MovePlan(*names, newest, snapshots, len(inside), size, size - left, tuple(sorted(outside)))
+        plan = MovePlan(*names, newest, snapshots, len(inside), size, size - left, tuple(sorted(outside)), named)
         return replace(plan, is_done=is_done), copies
+
+    def _named(self, transaction: MetadataTransaction) -> tuple[str, ...]:
+        """What has SQL that names the lake by another alias than that of the target."""
+        alias = self.source.alias
+        if alias.casefold() == self.target.store.alias.casefold():
+            return ()
+        name = re.compile(rf'(?<![\w."]){re.escape(alias)}\s*\.|{re.escape(identifier(alias))}\s*\.', re.IGNORECASE)
+        stored = transaction.rows(_STORED_SQL)
+        return tuple(dict.fromkeys(f"{kind} {of!r}" for kind, of, sql in stored if name.search(str(sql))))
 
     def _files(self, state: CatalogReader) -> tuple[list[FileCopy], dict[str, int]]:
         """The files to copy, and the sizes of those that stay where they are."""
@@ -201,13 +234,17 @@ class _Move:
                 hint="restore the files from a backup; `lakeconf doctor` lists them",
             )
 
-    def _check_unchanged(self, plan: MovePlan) -> None:
+    def _check_unchanged(self, plan: MovePlan, before: list[tuple[Any, ...]]) -> None:
         with self.reader.transaction() as transaction:
-            newest = transaction.newest()
-        if newest != plan.snapshot_id:
+            newest, after = transaction.newest(), transaction.rows(_STATE)
+        if after != before:
+            what = (
+                "changed options or expired snapshots of"
+                if newest == plan.snapshot_id
+                else f"wrote snapshot {newest} to"
+            )
             raise CatalogChangedError(
-                f"another program wrote snapshot {newest} to {self.source.name} during the move: the target has no "
-                "catalog yet",
+                f"another program {what} {self.source.name} during the move: the target has no catalog yet",
                 hint="run the command again when all writers have ended",
             )
 

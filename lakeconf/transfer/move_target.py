@@ -100,6 +100,16 @@ class MoveTarget:
             self._check_no_files()
         return False
 
+    def check_encryption(self, *, encrypted: bool) -> None:
+        """Rejects an option of the target that differs from the lake: its files stay as they are."""
+        wanted = self.store.attach_options.get("encrypted")
+        if wanted is not None and bool(wanted) != encrypted:
+            raise UnsupportedError(
+                f"the lake is {'' if encrypted else 'not '}encrypted, and a move keeps that: nothing was copied",
+                hint=f"remove encrypted from attach_options of the store {self.store.name!r}; `lakeconf copy` copies "
+                "tables to a new lake with another encryption",
+            )
+
     def begin(self, lake_id: str) -> None:
         """Marks the data path, so that nobody takes it for an empty one or for that of a lost catalog."""
         if self._moving() is not None:

@@ -332,6 +332,55 @@ def test_writer_without_locks_stops_the_move_which_then_continues(ends: tuple[St
         source.move_to(target)
 
 
+def state(store: Store) -> tuple[list[Any], ...]:
+    """The options and snapshots of a lake."""
+    queries = (
+        f"SELECT option_name, value FROM {store.alias}.options() WHERE option_name <> 'data_path' ORDER BY ALL",
+        f"SELECT snapshot_id FROM {store.alias}.snapshots() ORDER BY ALL",
+    )
+    with store.connect() as connection:
+        return tuple(connection.sql(query).fetchall() for query in queries)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "CALL laptop.set_option('parquet_compression', 'zstd')",
+        "CALL ducklake_expire_snapshots('laptop', versions => [1])",
+    ],
+)
+def test_change_without_a_snapshot_stops_the_move(change: str, ends: tuple[Store, Store]) -> None:
+    source, target = ends
+
+    def write(*_: object) -> None:
+        with source.connect() as connection:
+            connection.execute(change)
+
+    with pytest.raises(CatalogChangedError, match="changed options or expired snapshots of laptop"):
+        source.move_to(target, progress=write)
+    source.move_to(target)
+    assert state(target) == state(source)
+
+
+def test_plan_tells_which_sql_names_the_source(ends: tuple[Store, Store]) -> None:
+    source, target = ends
+    statements = (
+        "CREATE MACRO gone() AS TABLE FROM laptop.main.t",
+        "DROP MACRO TABLE gone",
+        "CREATE MACRO own() AS TABLE FROM main.t",
+        """CREATE MACRO named() AS TABLE FROM "Laptop".main.t""",
+        "CREATE MACRO other(t) AS t.laptop",
+        "CREATE VIEW v AS FROM laptop.main.t",
+    )
+    with source.connect() as connection:
+        for statement in statements:
+            connection.execute(statement)
+    assert source.plan_move(target.replace(alias="laptop")).named == ()
+    plan = source.plan_move(target)
+    assert plan.named == ("macro 'named'",)
+    assert str(plan).splitlines()[-1] == "names      macro 'named': create them again, their SQL names laptop"
+
+
 def test_absolute_paths_follow_and_files_elsewhere_stay(ends: tuple[Store, Store], tmp_path: Path) -> None:
     source, target = ends
     below, elsewhere = tmp_path / "laptop" / "data" / "below.parquet", tmp_path / "elsewhere.parquet"
@@ -367,10 +416,21 @@ def test_encrypted_lake_stays_encrypted_and_private(
     source, target = (made(request, tmp_path, name, (second, "local")) for name in ("laptop", "server"))
     source = source.replace(attach_options={"encrypted": True})
     fill(source, SHORT)
+    with pytest.raises(UnsupportedError, match="is encrypted, and a move keeps that"):
+        source.plan_move(target.replace(attach_options={"encrypted": False}))
     source.move_to(target)
     assert ids(target) == ids(source)
     assert (tmp_path / "server" / "catalog").stat().st_mode & 0o777 == 0o600
     assert {path.read_bytes()[:4] for path in (tmp_path / "server" / "data").rglob("*.parquet")} == {b"PARE"}
+
+
+def test_lake_cannot_become_encrypted(ends: tuple[Store, Store], tmp_path: Path) -> None:
+    source, target = ends
+    for command in (source.plan_move, source.move_to):
+        with pytest.raises(UnsupportedError, match="is not encrypted, and a move keeps that"):
+            command(target.replace(attach_options={"encrypted": True}))
+    assert not (tmp_path / "server" / "data").exists()
+    source.move_to(target)
 
 
 @pytest.mark.slow
