@@ -172,8 +172,8 @@ def _with_hidden(backend: BackendOrNone, secrets: Sequence[Secret]) -> BackendOr
     """Returns the backend; printing it masks values that are secrets elsewhere in the configuration."""
     if backend is None:
         return backend
-    update = {name: hidden(value, secrets) for name, value in backend if isinstance(value, str | Mapping)}
-    update = {name: value for name, value in update.items() if isinstance(value, HiddenText | Mapping)}
+    update = {name: hidden(value, secrets) for name, value in backend if isinstance(value, str | list | Mapping)}
+    update = {name: value for name, value in update.items() if isinstance(value, HiddenText | list | Mapping)}
     return backend.model_copy(update=update) if update else backend
 
 

@@ -18,6 +18,9 @@ from lakeconf.secret import Secret, masked
 
 BACKENDS = ("metadata_backend", "storage_backend")
 STORE_KEYS = (*BACKENDS, "alias", "attach_options", "maintenance", "committer", "extends")
+# A command with its arguments: they are shown, and other processes see them.
+WITHOUT_VARIABLES = ("metadata_backend", "password_command")
+_NO_VARIABLES = "remove ${…}: the command can read the environment itself; write $${ for a literal ${"
 Path: TypeAlias = "tuple[str, ...]"
 # Replaces a value that cannot be resolved, so that the rest of its table can still be checked.
 _PLACEHOLDER = "unresolved"
@@ -218,6 +221,11 @@ class Draft:
 
     def _text(self, text: str, key: Path) -> str:
         expansion = expand(text, self._environment)
+        if expansion.variables and key == WITHOUT_VARIABLES:
+            message = "must not contain variables: other users of the machine can see the arguments of a command"
+            self.report(Code.WRONG_VALUE, message, key, hint=_NO_VARIABLES)
+            self.unresolved.add(key)
+            return _PLACEHOLDER
         for variable in expansion.variables:
             self.looked_up[variable] = self._environment.get(variable)
         if expansion.kind != "literal":

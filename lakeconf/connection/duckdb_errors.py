@@ -161,7 +161,11 @@ _BY_MESSAGE: tuple[tuple[str, type[LakeconfError], str | None], ...] = (
         "close it there: one process can open a DuckDB file, or several with read_only=True; or use a catalog in "
         "SQLite or PostgreSQL, which several processes can write to",
     ),
-    (r"password authentication failed", ConnectionFailed, "check `user` and `password` of the metadata backend"),
+    (
+        r"password authentication failed|no password supplied",
+        ConnectionFailed,
+        "check `user` and `password` of the metadata backend, or what its `password_command` prints",
+    ),
     (r"FATAL: +database .* does not exist", ConnectionFailed, "create the database, or check `database`"),
     (
         r"Unable to connect to Postgres|could not connect|connection to server|Connection refused"

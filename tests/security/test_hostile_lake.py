@@ -108,6 +108,21 @@ def test_lakeconf_sql_does_not_leak_the_password(
     assert capsys.readouterr().out.split() == ["id", "2"]
 
 
+@pytest.mark.slow
+def test_views_and_macros_read_no_open_file_of_the_process(hostile_lake: Path) -> None:
+    """Such as the file with the password that a password_command has printed."""
+    file = "read_text('/proc/self/fd/*')"
+    write_catalog(
+        hostile_lake, "UPDATE ducklake_view SET sql = ? WHERE view_name = 'trap'", f"SELECT 1 AS id FROM {file}"
+    )
+    set_macro(hostile_lake, "steal", f"(SELECT count(*) FROM {file})")
+    set_macro(hostile_lake, "steal_rows", f"SELECT 1 AS id FROM {file}")
+    with lakeconf.init().get_store().open() as lake:
+        for statement in REACHING:
+            with pytest.raises(UnsafeQueryError, match="of the lake calls read_text"):
+                lake.sql(statement)
+
+
 def append_with_audit(lake: lakeconf.Lake, check: str) -> None:
     with lake.transaction() as transaction:
         transaction.table("pub").append(lake.table("pub").scan())

@@ -11,6 +11,7 @@ import subprocess
 import threading
 import time
 
+from lakeconf.backends.server import ServerAddress
 from lakeconf.errors import ConnectionFailed, LakeconfError, UnsupportedError
 from lakeconf.secret import Secret
 
@@ -26,14 +27,14 @@ class PasswordFile(Secret):
     """The path of a file with the current password. The command runs when a connection is opened, not for a preview.
 
     PostgreSQL's client reads the file for each connection, also for those that DuckDB opens later. The file exists in
-    the memory of this process alone.
+    the memory of this process alone, and names the server: the client sends the password to no other one.
     """
 
-    __slots__ = ("_command", "_ttl")
+    __slots__ = ("_command", "_server", "_ttl")
 
-    def __init__(self, command: tuple[str, ...], ttl: int) -> None:
-        super().__init__(f"{ttl} {command!r}")
-        self._command, self._ttl = command, ttl
+    def __init__(self, command: tuple[str, ...], ttl: int, server: ServerAddress) -> None:
+        super().__init__("\0".join((str(ttl), *map(str, server), *command)))
+        self._command, self._ttl, self._server = command, ttl, server
 
     def reveal(self) -> str:
         """Says where the password comes from: there is none without a connection."""
@@ -41,20 +42,20 @@ class PasswordFile(Secret):
 
     def for_connection(self) -> str:
         """Returns the path, with a password in the file that is not older than its time to live."""
-        return _renewed_file(os.getpid(), self._command, self._ttl).path()
+        return _renewed_file(os.getpid(), self._command, self._ttl, self._server).path()
 
 
 @functools.cache
-def _renewed_file(_process: int, command: tuple[str, ...], ttl: int) -> _RenewedFile:
+def _renewed_file(_process: int, command: tuple[str, ...], ttl: int, server: ServerAddress) -> _RenewedFile:
     """The file of a command; a forked process has its own, because threads do not outlive a fork."""
-    return _RenewedFile(command, ttl)
+    return _RenewedFile(command, ttl, server)
 
 
 class _RenewedFile:
     """A file in memory with the password, which a thread renews until the process ends."""
 
-    def __init__(self, command: tuple[str, ...], ttl: int) -> None:
-        self._command, self._ttl = command, ttl
+    def __init__(self, command: tuple[str, ...], ttl: int, server: ServerAddress) -> None:
+        self._command, self._ttl, self._server = command, ttl, server
         self._lock = threading.Lock()
         self._descriptor: int | None = None
         self._renewed_at = 0.0
@@ -87,11 +88,22 @@ class _RenewedFile:
                 "password_command needs Linux, which has files in memory", hint="set password in the metadata backend"
             )
         asked_at = time.time()
-        password = _output(self._command).replace("\\", "\\\\").replace(":", "\\:")
+        try:
+            self._write(_lines(self._server, _output(self._command)))
+        except LakeconfError:
+            raise  # some of them are an OSError, too
+        except OSError as error:
+            message = f"the password of password_command cannot be kept in memory: {error.strerror}"
+            raise ConnectionFailed(
+                message, hint="raise the limits of this process, such as that of open files"
+            ) from None
+        self._renewed_at = asked_at
+
+    def _write(self, content: str) -> None:
         new = os.memfd_create("lakeconf")
         try:
             os.fchmod(new, 0o600)  # the client ignores a file that others can read
-            os.write(new, f"*:*:*:*:{password}\n".encode())
+            os.write(new, content.encode())
             # The path stays the same, and never leads to half of a password.
             if self._descriptor is None:
                 self._descriptor = os.dup(new)
@@ -99,7 +111,17 @@ class _RenewedFile:
                 os.dup2(new, self._descriptor, inheritable=False)
         finally:
             os.close(new)
-        self._renewed_at = asked_at
+
+
+def _lines(server: ServerAddress, password: str) -> str:
+    """The lines of a password file: one for each host of a list. Only a socket has no name that the client compares."""
+    login = [str(server.port), server.database, server.user, password]
+    hosts = ["*" if host.startswith("/") else _escaped(host) for host in server.host.split(",")]
+    return "".join(f"{':'.join([host, *map(_escaped, login)])}\n" for host in hosts)
+
+
+def _escaped(field: str) -> str:
+    return field.replace("\\", "\\\\").replace(":", "\\:")
 
 
 def _output(command: tuple[str, ...]) -> str:

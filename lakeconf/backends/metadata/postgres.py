@@ -6,11 +6,11 @@ import contextlib
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import model_validator
+from pydantic import ValidatorFunctionWrapHandler, WrapValidator, model_validator
 
 from lakeconf.backends.backend import (
     ALL_CREDENTIALS,
@@ -79,6 +79,23 @@ def default_password(host: str, port: int, database: str, user: str) -> str | No
     return None
 
 
+def _words(command: str | Sequence[str]) -> tuple[str, ...]:
+    return tuple(shlex.split(command) if isinstance(command, str) else command)
+
+
+def _checked_command(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
+    # The errors of pydantic name the types, one for each.
+    with contextlib.suppress(ValueError):
+        command = check(value)
+        if any(_words(command)[:1]):
+            return command
+    message = "must be a program with its arguments, all of them strings that are not empty, without control characters"
+    raise fault(message, hint='write password_command = ["program", "argument"]')
+
+
+Command = Annotated[Text | list[Text], WrapValidator(_checked_command)]
+
+
 class PostgresMetadata(MetadataBackend):
     """A catalog in PostgreSQL, for concurrent reads and writes from several machines."""
 
@@ -95,7 +112,7 @@ class PostgresMetadata(MetadataBackend):
         ),
     ] = None
     password_command: Annotated[
-        Text | list[Text] | None,
+        Command | None,
         described(
             "Command that prints the password, in place of `password`; it runs without a shell.",
             example=["aws", "rds", "generate-db-auth-token", "--hostname", "…"],
@@ -103,7 +120,7 @@ class PostgresMetadata(MetadataBackend):
     ] = None
     password_ttl: Annotated[
         int | None,
-        described("Seconds after which the command runs again; default 600.", example=DEFAULT_TTL, ge=1),
+        described("Seconds after which the command runs again; default 600.", example=DEFAULT_TTL, ge=1, le=86_400),
     ] = None
     metadata_schema: Annotated[
         Text,
@@ -142,13 +159,6 @@ class PostgresMetadata(MetadataBackend):
             message = "password_command conflicts with password and passfile: set only one of them"
             hint = "remove password, or password_command"
             raise fault(message, "password_command", "password", hint=hint, credentials=True)
-        try:
-            is_empty = not self._command()
-        except ValueError:
-            is_empty = True
-        if is_empty:
-            message = "password_command must be a program with its arguments"
-            raise fault(message, "password_command", hint='write password_command = ["program", "argument"]')
         return self
 
     @property
@@ -157,10 +167,6 @@ class PostgresMetadata(MetadataBackend):
         return self.password is not None or not {"password", "passfile"}.isdisjoint(
             map(str.lower, self.secret_parameters)
         )
-
-    def _command(self) -> tuple[str, ...]:
-        command = self.password_command or ()
-        return tuple(shlex.split(command) if isinstance(command, str) else command)
 
     @property
     def extensions(self) -> tuple[str, ...]:
@@ -172,8 +178,11 @@ class PostgresMetadata(MetadataBackend):
         fields = ("host", "port", "database", "user", "password")
         credentials = {name: value for name in fields if (value := getattr(self, name)) is not None}
         options = credentials | self.secret_parameters
-        if self.password_command is not None:
-            options["passfile"] = PasswordFile(self._command(), self.password_ttl or DEFAULT_TTL)
+        server = self.server().address
+        if self.password_command is not None and server is not None:
+            command, ttl = _words(self.password_command), self.password_ttl or DEFAULT_TTL
+            # The client prefers PGPASSWORD to the file, unless there is a password, even an empty one.
+            options |= {"port": server.port, "password": "", "passfile": PasswordFile(command, ttl, server)}
         key = f"stores.{names.store}.metadata_backend"
         return (CreateSecret(self.secret_name or names.metadata_secret, "postgres", options, key=key),)
 

@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
 import subprocess
 import sys
+import threading
 import time
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 from local_stores import config_of, ids, on_postgres
+from password_thief import password_thief
 
 import lakeconf
 from lakeconf.backends.metadata import password_command
+from lakeconf.backends.metadata.password_command import PasswordFile
+from lakeconf.backends.server import ServerAddress
 from lakeconf.cli.app import run
-from lakeconf.config.config import validate
+from lakeconf.config.config import read, validate
 from lakeconf.errors import ConnectionFailed, LakeconfError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from servers import PostgresServer
 
 ROWS = pa.table({"id": pa.array([1], pa.int64())})
 DEADLINE_SECONDS = 30.0
-EMPTY: list[str | list[str]] = ["a 'b", " ", []]
+EMPTY: list[object] = ["a 'b", " ", [], "", ["a", ""], [""], "''", ["a", "b\n"], 5, ["a", 5], [["a"]]]
 
 
 class Role:
@@ -154,6 +160,7 @@ def test_wrong_password_is_an_error_without_it(role: Role) -> None:
     with pytest.raises(ConnectionFailed, match="password authentication failed") as raised:
         role.store().open()
     assert "planted" not in f"{raised.value} {raised.value.__cause__!r}"
+    assert "`password_command` prints" in str(raised.value.hint)
 
 
 def test_failed_renewal_keeps_the_password_and_is_logged(role: Role, caplog: pytest.LogCaptureFixture) -> None:
@@ -172,11 +179,13 @@ FORKED = """
 import os, sys
 from pathlib import Path
 from lakeconf.backends.metadata.password_command import PasswordFile
-file = PasswordFile(("sh", "-c", "echo $PPID; ls -l /proc/self/fd >&2"), 600)
-assert Path(file.for_connection()).read_text() == f"*:*:*:*:{os.getpid()}\\n"
+from lakeconf.backends.server import ServerAddress
+server = ServerAddress("h", 5432, "d", "u")
+file = PasswordFile(("sh", "-c", "echo $PPID; ls -l /proc/self/fd >&2"), 600, server)
+assert Path(file.for_connection()).read_text() == f"h:5432:d:u:{os.getpid()}\\n"
 child = os.fork()
 if child == 0:
-    assert Path(file.for_connection()).read_text() == f"*:*:*:*:{os.getpid()}\\n"
+    assert Path(file.for_connection()).read_text() == f"h:5432:d:u:{os.getpid()}\\n"
     os._exit(0)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 assert "memfd" not in os.popen("ls -l /proc/self/fd").read()
@@ -197,10 +206,10 @@ def test_forked_process_has_a_file_of_its_own_and_no_program_inherits_one() -> N
             {"password_command": "a", "secret_parameters": {"PASSFILE": "planted"}},
             "password_command conflicts with password and passfile",
         ),
-        *(({"password_command": command}, "must be a program with its arguments") for command in EMPTY),
         ({"password_command": "a --password=planted"}, "password_command contains a user or a password"),
         ({"password_ttl": 5}, "password_ttl without password_command"),
         ({"password_command": "a", "password_ttl": 0}, "must be greater than or equal to 1"),
+        ({"password_command": "a", "password_ttl": 86_401}, "must be less than or equal to 86400"),
     ],
 )
 def test_fields_that_do_not_fit_are_refused(tmp_path: Path, fields: dict[str, Any], message: str) -> None:
@@ -213,5 +222,119 @@ def test_fields_that_do_not_fit_are_refused(tmp_path: Path, fields: dict[str, An
 def test_only_the_process_can_read_the_file(role: Role) -> None:
     with role.store().open():
         paths = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")]
-        files = [path for path in paths if os.path.exists(path) and "memfd:lakeconf" in os.readlink(path)]
+        files = [path for path in paths if _is_ours(path)]
         assert [oct(os.stat(path).st_mode & 0o777) for path in files] == ["0o600"] * len(files) != []
+
+
+def test_password_of_the_environment_is_never_sent(
+    role: Role, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """PostgreSQL's client prefers PGPASSWORD to a file with passwords, also for connections that are opened later."""
+    monkeypatch.setenv("PGPASSWORD", "planted")
+    with role.store().open() as lake:
+        lake.create_table("t", ROWS).append(ROWS)
+        role.change(role.printed.read_text().strip())
+        _until_renewed(partial(lake.table("t").append, ROWS))
+        assert ids(lake) == [1, 1]
+    (tmp_path / "thief").mkdir()
+    with password_thief(tmp_path / "thief") as thief:
+        for command in (["echo", "printed"], ["echo", "other"]):
+            with pytest.raises(ConnectionFailed):
+                role.store(host="127.0.0.1", port=thief.port, password_command=command).open()
+        assert {line for line in thief.seen if line != "connection"} == {"password printed", "password other"}
+    assert "planted" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("host", "lines"),
+    [
+        ("h", "h:5:d\\:\\\\:u:p\n"),
+        ("::1", "\\:\\:1:5:d\\:\\\\:u:p\n"),
+        ("a,b", "a:5:d\\:\\\\:u:p\nb:5:d\\:\\\\:u:p\n"),
+        ("/run/s", "*:5:d\\:\\\\:u:p\n"),
+    ],
+)
+def test_file_offers_the_password_to_its_server_only(host: str, lines: str) -> None:
+    file = PasswordFile(("echo", "p"), 600, ServerAddress(host, 5, "d:\\", "u"))
+    assert Path(file.for_connection()).read_text() == lines
+
+
+def test_password_is_sent_to_no_other_server(role: Role, tmp_path: Path) -> None:
+    with role.store().open(), role.store().connect() as native, password_thief(tmp_path) as thief:
+        files = [path for path in (f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")) if _is_ours(path)]
+        assert files
+        for path in files:
+            address = f"host=127.0.0.1 port={thief.port} dbname={role.database} user={role.name} passfile={path}"
+            with pytest.raises(duckdb.Error, match="Unable to connect"):
+                native.execute(f"ATTACH '{address}' AS other (TYPE postgres)")
+        assert [line for line in thief.seen if line != "connection"] == []
+
+
+def test_hosts_of_a_list_get_the_password(role: Role) -> None:
+    host = role.metadata["host"]
+    with role.store(host=f"{host},{host}").open() as lake:
+        lake.create_table("t", ROWS).append(ROWS)
+        assert ids(lake) == [1]
+
+
+@pytest.mark.parametrize(
+    "command", ["./pw.sh --token=${TOKEN}", ["./pw.sh", "--token=${TOKEN}"], ["${NAMED:-x}"], ["${UNSET}"]]
+)
+def test_command_has_no_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str | list[str]) -> None:
+    """A value of a variable would be shown by everything that shows a store, and by the list of processes."""
+    monkeypatch.setenv("TOKEN", "planted-token")
+    file = tmp_path / "lakeconf.toml"
+    lines = ["[stores.dev.metadata_backend]", 'type = "postgres"', 'host = "h"', 'database = "d"', 'user = "u"']
+    lines += [f"password_command = {json.dumps(command)}", "[stores.dev.storage_backend]"]
+    file.write_text("\n".join([*lines, 'type = "local"', 'path = "data"']))
+    for is_trusted in (True, False):
+        (problem,) = validate(read(file, trusted=is_trusted))
+        assert (problem.code, problem.line) == ("LC013", 6), problem
+        assert str(problem.key).endswith("password_command")
+        assert "must not contain variables" in problem.message
+        assert "read the environment itself" in str(problem.hint)
+        assert "planted" not in str(problem)
+
+
+def test_secret_of_another_key_is_masked_in_a_command(tmp_path: Path) -> None:
+    login = {"type": "postgres", "host": "h", "database": "d", "user": "u", "password_command": ["a", "planted-secret"]}
+    storage = {"type": "s3", "bucket": "b", "region": "r", "key_id": "k", "secret": "planted-secret"}
+    store = lakeconf.init({"stores": {"dev": {"metadata_backend": login, "storage_backend": storage}}}).get_store()
+    assert "planted" not in repr(store)
+
+
+@pytest.mark.parametrize("command", EMPTY)
+def test_command_that_is_none_is_one_problem(tmp_path: Path, command: object) -> None:
+    login = {"type": "postgres", "host": "h", "database": "d", "user": "u", "password_command": command}
+    (problem,) = validate(config_of(tmp_path, login))
+    assert str(problem.key).endswith("metadata_backend.password_command"), problem
+    assert "must be a program with its arguments" in problem.message
+    assert 'password_command = ["program", "argument"]' in str(problem.hint)
+
+
+def test_renewal_outlives_an_error_of_the_system(
+    role: Role, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def without_files(_name: str) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with role.store(password_ttl=1).open() as lake:
+        lake.create_table("t", ROWS).append(ROWS)
+        with monkeypatch.context() as context:
+            context.setattr(os, "memfd_create", without_files)
+            _until(lambda: "cannot be kept in memory: Too many open files" in caplog.text)
+            with pytest.raises(ConnectionFailed, match="cannot be kept in memory"):
+                role.store(password_ttl=2).open()
+        context_runs = role.times_run()
+        _until(lambda: role.times_run() > context_runs)
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    deadline, never = time.monotonic() + DEADLINE_SECONDS, threading.Event()
+    while not condition():
+        assert time.monotonic() < deadline
+        never.wait(0.05)
+
+
+def _is_ours(path: str) -> bool:
+    return os.path.exists(path) and "memfd:lakeconf" in os.readlink(path)
