@@ -95,7 +95,7 @@ class _RenewedFile:
         except OSError as error:
             message = f"the password of password_command cannot be kept in memory: {error.strerror}"
             raise ConnectionFailed(
-                message, hint="raise the limits of this process, such as that of open files"
+                message, hint="check the limits of this process, such as that of open files"
             ) from None
         self._renewed_at = asked_at
 
