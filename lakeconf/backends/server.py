@@ -42,7 +42,7 @@ _UNCREATABLE = """
     ELSE pg_catalog.has_schema_privilege(n.oid, 'CREATE') AND pg_catalog.has_schema_privilege(n.oid, 'USAGE') END
 """
 # The server cuts off longer names.
-_LONGEST_NAME = 63
+LONGEST_NAME = 63
 
 
 class ServerAddress(NamedTuple):
@@ -118,7 +118,7 @@ class CatalogServer:
             "lock_timeout": f"{wait_seconds * 1000:.0f}",
             # Hours may pass between the lock and the commit, and the server must not end the transaction in between.
             "idle_in_transaction_session_timeout": "0",
-            "application_name": holder[:_LONGEST_NAME],
+            "application_name": holder[:LONGEST_NAME],
         }
         calls = ", ".join(
             f"pg_catalog.set_config({literal(name)}, {literal(text)}, true)" for name, text in settings.items()

@@ -44,7 +44,6 @@ from lakeconf.errors import CatalogError, QueryError
 from lakeconf.inspection.catalog_files import TableSize, table_size, table_sizes
 from lakeconf.inspection.diff import TableDiff, compare
 from lakeconf.inspection.doctor import FAILED, WARNING, StepResult, diagnose, repair_marker
-from lakeconf.inspection.metrics import metrics, metrics_server
 from lakeconf.inspection.read_only_sql import query
 from lakeconf.inspection.report import report
 from lakeconf.inspection.verify import verify
@@ -447,6 +446,8 @@ def metrics_command(store: str | None, source: str | None, listen: tuple[str, in
     They are snapshots, files by size, rows, deleted rows, files to delete, and the times of the last commit and
     compaction. The command reads the catalog only.
     """
+    from lakeconf.inspection.metrics import metrics, metrics_server  # slow to import
+
     chosen_store = init(source).get_store(store)
 
     def numbers() -> str:

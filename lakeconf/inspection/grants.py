@@ -6,20 +6,18 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from lakeconf.backends.backend import Backend, Role
+from lakeconf.backends.server import LONGEST_NAME
 from lakeconf.errors import LakeconfError, UnsupportedError
 from lakeconf.logs import escaped
 from lakeconf.store import Store
 
-# PostgreSQL cuts off longer names.
-_LONGEST_NAME = 63
-
 
 class Grants(NamedTuple):
-    """The texts for both backends of a store."""
+    """What an administrator runs or pastes, for each backend of a store."""
 
     catalog: str  # statements for the catalog's server; empty if it is a file
     storage: str  # what the console of the storage takes; empty if it is a folder
-    notes: Sequence[str]  # what no text can do
+    notes: Sequence[str]  # what needs other means
 
 
 def grants(store: Store, role: Role, to: str | None = None) -> Grants:
@@ -35,9 +33,9 @@ def grants(store: Store, role: Role, to: str | None = None) -> Grants:
     """
     metadata, storage = store.metadata_backend, store.storage_backend
     name = f"lake_{role}" if to is None else to
-    if not 0 < len(name.encode()) <= _LONGEST_NAME or escaped(name) != name:
+    if not 0 < len(name.encode()) <= LONGEST_NAME or escaped(name) != name:
         raise LakeconfError(
-            f"the name of a role must have 1 to {_LONGEST_NAME} bytes and no control characters: {escaped(name)!r}"
+            f"the name of a role must have 1 to {LONGEST_NAME} bytes and no control characters: {escaped(name)!r}"
         )
     catalog, files = metadata.grants(role, name), storage.grants(role, name) if storage else ""
     if not catalog and not files:

@@ -20,7 +20,20 @@ metadata_backend = { type = "sqlite", uri = "catalog.sqlite" }
 storage_backend = { type = "local", path = "data" }
 """
 # Each takes 0.02 s or more.
-SLOW = {"dagster", "dbt", "dlt", "numpy", "pandas", "polars", "pyarrow", "pyspark", "rich", "sqlglot", "sqlmesh"}
+SLOW = {
+    "dagster",
+    "dbt",
+    "dlt",
+    "http.server",
+    "numpy",
+    "pandas",
+    "polars",
+    "pyarrow",
+    "pyspark",
+    "rich",
+    "sqlglot",
+    "sqlmesh",
+}
 COMMANDS = ("tables", "snapshots", "tables raw.events", "maintain --dry-run", "sql FROM|raw.events", "doctor", "stores")
 PROGRAM = """
 import sys
