@@ -149,7 +149,7 @@ class LakeMarker:
 
     def create(self) -> None:
         """Creates the marker, and checks that no other lake has created one at the same time."""
-        self._write(_create_file)
+        self._write(create_file)
         content = self._read()
         if content is None or content.get("lake") != self.reader.lake_id:
             raise self._other()
@@ -242,7 +242,7 @@ def hashes(places: Sequence[str]) -> list[str]:
     return [hashlib.sha256(f"lakeconf:{place}".encode()).hexdigest()[:32] for place in places]
 
 
-def _create_file(path: Path, content: str) -> None:
+def create_file(path: Path, content: str) -> None:
     """Creates a complete file atomically; an existing file is not changed."""
     with _written_beside(path, content) as temporary, contextlib.suppress(FileExistsError):
         try:

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shutil
-import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +26,7 @@ from lakeconf.errors import (
     storage_errors,
 )
 from lakeconf.guard.guard import future_place, marker_of, reader_of
-from lakeconf.guard.marker import hashes
+from lakeconf.guard.marker import create_file, hashes
 from lakeconf.sql import Attach, Use, files_sql, literal
 from lakeconf.store import Store, attach_to, for_reading
 from lakeconf.transfer.file_copies import files_below, remove_parts
@@ -276,11 +275,4 @@ class MoveTarget:
             value = f"SELECT encode({literal(content)}) AS content"
             self.connection.execute(f"COPY ({value}) TO {literal(path)} (FORMAT BLOB)")
             return
-        temporary = Path(f"{path}.{uuid.uuid4().hex}")
-        with storage_errors(f"{path} cannot be written", hint="check the permissions of the data path"):
-            try:
-                temporary.write_text(content)
-                with contextlib.suppress(FileExistsError):
-                    os.link(temporary, path)
-            finally:
-                temporary.unlink(missing_ok=True)
+        create_file(Path(path), content)

@@ -168,7 +168,7 @@ def test_catalog_knows_files_of_every_kind(inlining_lake: AttachedLake) -> None:
 def test_marker_that_disappears_during_its_creation_is_an_error(
     inlining_lake: AttachedLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_create_file", lambda *_: None)
+    monkeypatch.setattr(module, "create_file", lambda *_: None)
     with pytest.raises(CatalogError, match="belongs to another lake"):
         marker(inlining_lake).create()
 
@@ -176,7 +176,7 @@ def test_marker_that_disappears_during_its_creation_is_an_error(
 def test_marker_that_cannot_be_written_is_an_error(inlining_lake: AttachedLake) -> None:
     (inlining_lake.folder / "data").write_text("a file in place of the folder")
     with pytest.raises(StorageError) as caught:
-        marker(inlining_lake)._write(module._create_file)
+        marker(inlining_lake)._write(module.create_file)
     assert caught.value.message == f"the marker {place(inlining_lake)} cannot be written: File exists"
 
 
@@ -187,7 +187,7 @@ def test_first_write_on_a_file_system_without_hard_links(
     marker(inlining_lake).before_write()
     made = place(inlining_lake).read_bytes()
     assert [path.name for path in place(inlining_lake).parent.iterdir()] == [MARKER]
-    marker(inlining_lake)._write(module._create_file)  # another writer was first
+    marker(inlining_lake)._write(module.create_file)  # another writer was first
     assert place(inlining_lake).read_bytes() == made
     marker(inlining_lake).before_cleanup()
 
