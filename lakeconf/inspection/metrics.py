@@ -10,11 +10,12 @@ import sys
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
 from itertools import accumulate
-from socket import AF_INET, AF_INET6
+from socket import AF_INET, AF_INET6, SHUT_RD, socket
 from socketserver import TCPServer, ThreadingMixIn
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from lakeconf.catalog.history import COMPACTIONS
 from lakeconf.catalog.reader import CatalogReader
@@ -123,9 +124,10 @@ def _label(text: str) -> str:
 
 
 class MetricsServer(ThreadingMixIn, TCPServer):
-    """Answers each request with new numbers. A slow client keeps no other out."""
+    """Answers each request with new numbers. A slow client keeps no other out.
 
-    daemon_threads = True
+    Closing waits for the answers in progress: Python aborts if it ends while a thread is in DuckDB.
+    """
 
     # A service that starts again finds its port in use by connections that have ended.
     allow_reuse_address = True
@@ -135,8 +137,24 @@ class MetricsServer(ThreadingMixIn, TCPServer):
     ) -> None:
         self.numbers, self.failed = numbers, failed
         self.reading = threading.Lock()
+        self.clients: set[socket] = set()
         self.address_family = AF_INET6 if ":" in host else AF_INET
         super().__init__((host, port), _MetricsHandler)
+
+    def verify_request(self, request: Any, client_address: object) -> bool:  # noqa: ARG002 - the contract
+        self.clients.add(request)
+        return True
+
+    def shutdown_request(self, request: Any) -> None:
+        self.clients.discard(request)
+        super().shutdown_request(request)
+
+    def server_close(self) -> None:
+        # What a client has not asked until now is not waited for.
+        for client in tuple(self.clients):
+            with suppress(OSError):
+                client.shutdown(SHUT_RD)
+        super().server_close()
 
     def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002 - the contract
         if not isinstance(sys.exception(), OSError):  # the client has gone

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -136,8 +137,12 @@ def test_the_service_answers_with_new_numbers_until_sigterm(service: Service, la
     with socket.create_connection(("127.0.0.1", int(port))) as slow:
         slow.sendall(b"GET /metrics HTTP/1.1\r\nX: ")
         assert service.get()[0] == 200
-        service.process.send_signal(signal.SIGTERM)
-        out = service.process.communicate(timeout=60)[1]
+        with ExitStack() as asking:
+            for _ in range(8):
+                client = asking.enter_context(socket.create_connection(("127.0.0.1", int(port))))
+                client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+            service.process.send_signal(signal.SIGTERM)
+            out = service.process.communicate(timeout=60)[1]
     assert (service.process.returncode, "Traceback" in out) == (0, False)
     assert "error: store 'dev'" in out
 
