@@ -30,6 +30,10 @@ STORAGE_BACKENDS: Mapping[str, str] = MappingProxyType(
         "azure": "lakeconf.backends.storage.azure:AzureStorage",
     }
 )
+# What DuckLake can use as a catalog and lakeconf does not, with the reason.
+_UNSAFE_CATALOGS: Mapping[str, str] = MappingProxyType(
+    {"quack": "a commit to a Quack catalog is not one transaction (ducklake#1267): use postgres"}
+)
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -85,6 +89,8 @@ def _third_party(type_name: str, built_in: Mapping[str, str], group: str) -> str
     if len(packages) > 1:
         raise UnknownTypeError(f"several packages register {type_name!r} in {group}: {', '.join(packages)}")
     if not points:
+        if type_name in _UNSAFE_CATALOGS and group == _METADATA_GROUP:
+            raise UnknownTypeError(f"the type {type_name!r} is not supported", hint=_UNSAFE_CATALOGS[type_name])
         types = _types(built_in, group)
         hint = f"{suggestion(type_name, types)} use one of: {', '.join(types)}".lstrip()
         raise UnknownTypeError(f"unknown type {type_name!r}", hint=hint)

@@ -110,6 +110,12 @@ def test_unknown_type_lists_the_known_ones(name: str, hint: str) -> None:
     assert isinstance(raised.value, LookupError)
 
 
+def test_a_catalog_without_transactions_is_not_supported() -> None:
+    with pytest.raises(UnknownTypeError, match="the type 'quack' is not supported") as raised:
+        metadata_backend("quack")
+    assert "use postgres" in str(raised.value)
+
+
 @pytest.mark.parametrize(
     ("target", "message"),
     [

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
+from server_process import free_port
+
 from lakeconf.catalog.pruning.predicates import literal_type, to_duckdb_sql
 from lakeconf.catalog.pruning.scan_plan import inlined_rows
 from lakeconf.catalog.reader import CatalogReader
@@ -69,7 +71,7 @@ def lake(
 ) -> Iterator[AttachedLake]:
     """Attaches a new or existing lake; `kind` is the type of its metadata backend."""
     folder.mkdir(parents=True, exist_ok=True)
-    with connect() as connection:
+    with connect() as connection, contextlib.ExitStack() as servers:
         load_extension(connection, "ducklake")
         catalog = str(folder / "catalog.duckdb")
         if kind == "sqlite":
@@ -83,8 +85,25 @@ def lake(
                 f"postgres:host={server.host} port={server.port} user={server.user} password={server.password} "
                 f"dbname={database or server.create_database()}"
             )
+        elif kind == "quack":
+            catalog = servers.enter_context(_quack_server(catalog))
+            load_extension(connection, "httpfs")
+            load_extension(connection, "quack")
+            connection.execute(f"CREATE SECRET (TYPE quack, TOKEN 'token', SCOPE {literal(catalog)})")
         connection.execute(f"ATTACH {literal('ducklake:' + catalog)} AS lake (DATA_PATH '{folder}/data'{options})")
         yield AttachedLake(kind, connection, folder)
+
+
+@contextlib.contextmanager
+def _quack_server(file: str) -> Iterator[str]:
+    """A DuckDB that serves its file by its own protocol, which both sides speak with `httpfs`; the address."""
+    with connect(file) as server:
+        load_extension(server, "httpfs")
+        load_extension(server, "quack")
+        address = f"quack:localhost:{free_port()}"
+        server.execute(f"CALL quack_serve({literal(address)}, token = 'token')")
+        yield address
+        server.execute(f"CALL quack_stop({literal(address)})")
 
 
 def planned_rows(source: AttachedLake, plan: ScanPlan) -> list[str]:

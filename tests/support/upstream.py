@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from lakeconf.errors import LakeconfError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -75,6 +78,16 @@ def _two_upserts(lake: AttachedLake) -> None:
             cursor.execute("INSERT INTO lake.t VALUES (1)")
         first.execute("COMMIT")
         second.execute("COMMIT")
+
+
+def _commit_that_fails(lake: AttachedLake) -> None:
+    def renamed(former: str, name: str) -> None:
+        lake.rows(f"CALL quack_query_by_name('__ducklake_metadata_lake', 'ALTER TABLE {former} RENAME TO {name}')")
+
+    renamed("ducklake_data_file", "away")
+    with contextlib.suppress(LakeconfError):
+        lake.run("INSERT INTO lake.t VALUES (1)")
+    renamed("away", "ducklake_data_file")
 
 
 def _expired_under_a_delete(lake: AttachedLake) -> None:
@@ -154,6 +167,18 @@ ENTRIES = (
         WITH_NAN,
         "SELECT id FROM {lake}.t WHERE v <> 1",
         right=[(2,)],
+    ),
+    Entry(
+        1267,
+        "a commit to a Quack catalog is not one transaction: if a statement fails, those before it stay. "
+        '`type = "quack"` is an error.',
+        ["CREATE TABLE {lake}.t (id INTEGER)"],
+        "SELECT max(snapshot_id) FROM {lake}.snapshots()",
+        wrong=[(2,)],
+        right=[(1,)],
+        kind="quack",
+        steps=_commit_that_fails,
+        tested_in="tests/backends/test_registry.py",
     ),
     Entry(
         1377,
