@@ -86,7 +86,7 @@ def lake(
                 f"dbname={database or server.create_database()}"
             )
         elif kind == "quack":
-            catalog = servers.enter_context(_quack_server(catalog))
+            catalog = servers.enter_context(_quack_server())
             load_extension(connection, "httpfs")
             load_extension(connection, "quack")
             connection.execute(f"CREATE SECRET (TYPE quack, TOKEN 'token', SCOPE {literal(catalog)})")
@@ -95,9 +95,9 @@ def lake(
 
 
 @contextlib.contextmanager
-def _quack_server(file: str) -> Iterator[str]:
-    """A DuckDB that serves its file by its own protocol, which both sides speak with `httpfs`; the address."""
-    with connect(file) as server:
+def _quack_server() -> Iterator[str]:
+    """The address of a DuckDB in memory that serves its catalog by its own protocol, which both sides speak with `httpfs`."""
+    with connect() as server:
         load_extension(server, "httpfs")
         load_extension(server, "quack")
         address = f"quack:localhost:{free_port()}"
