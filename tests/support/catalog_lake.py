@@ -96,7 +96,7 @@ def lake(
 
 @contextlib.contextmanager
 def _quack_server() -> Iterator[str]:
-    """The address of a DuckDB in memory that serves its catalog by its own protocol, which both sides speak with `httpfs`."""
+    """The address of a DuckDB in memory that serves its catalog; both sides need `httpfs` for it."""
     with connect() as server:
         load_extension(server, "httpfs")
         load_extension(server, "quack")
