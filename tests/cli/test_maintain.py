@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -13,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from local_stores import ids
 from promotions import stored_rows
+from source_tree import REPOSITORY
 
 import lakeconf
 from lakeconf.cli.inspect_commands import _show_findings, _verdict
@@ -24,6 +28,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+OPERATIONS = REPOSITORY / "examples" / "operations"
+SCHEDULERS = ("maintain.cron", "lakeconf-maintain.service", "maintain-cronjob.yaml", "maintain_dag.py")
 NOW = ("--expire-days", "0", "--cleanup-days", "0", "--force")
 
 
@@ -143,6 +149,22 @@ def test_watch_repeats_until_sigterm_also_after_an_error(folder: Path, called: A
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=60)
     assert process.returncode == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file", SCHEDULERS, ids=str)
+def test_the_commands_of_schedulers_maintain_a_lake(file: str, folder: Path) -> None:
+    (command,) = re.findall(r"lakeconf (maintain [^\n\"]+)", (OPERATIONS / file).read_text())
+    arguments = [sys.executable, "-m", "lakeconf", *shlex.split(command.replace("prod", "dev"))]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert any("has 1 (" in line for line in iter(process.stdout.readline, ""))
+        if "--watch" in command:
+            process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    assert process.returncode == 0
+    with lakeconf.init().get_store().open() as lake:
+        assert ids(lake, "raw.t") == list(range(100))
 
 
 @pytest.mark.slow
