@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakeconf.catalog.admission import compose_path
+from lakeconf.catalog.column_types import duckdb_name
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.catalog.tables import TableInfo
+from lakeconf.catalog.tables import Column, TableInfo
 from lakeconf.ducklake import visible_at
 
 _SORT = f"""
@@ -21,6 +22,8 @@ _DEFAULTS = f"""
     SELECT column_name, default_value, default_value_type FROM ducklake_column
     WHERE table_id = $2 AND parent_column IS NULL AND {visible_at()} ORDER BY column_order
 """  # noqa: S608
+# DuckLake takes DATE '2024-01-01' and true for expressions.
+_CAST = re.compile(r"""CAST\('((?:[^']|'')*)' AS "?([A-Z ]+)"?\)""")
 _TABLE = f"SELECT value FROM ducklake_tag WHERE object_id = $2 AND key = 'comment' AND {visible_at()}"  # noqa: S608
 _COMMENTS = (
     f"SELECT column_id, value FROM ducklake_column_tag WHERE table_id = $2 AND key = 'comment' AND {visible_at()}"  # noqa: S608
@@ -36,21 +39,52 @@ class TableOptions:
     computed: tuple[str, ...]  # the columns whose default is an expression, and `the sort order` if it is one
 
 
+@dataclass(frozen=True, slots=True)
+class Default:
+    """The default of a column."""
+
+    sql: str  # as the catalog has it
+    constant: str | None  # a text that DuckDB casts to the type of the column; None for an expression
+
+
 def table_options(reader: CatalogReader, table: TableInfo, snapshot_id: int) -> TableOptions:
     """Returns the options of a table at a snapshot."""
     with reader.transaction() as transaction:
         sort = transaction.rows(_SORT, [snapshot_id, table.table_id])
         columns = transaction.rows(_DEFAULTS, [snapshot_id, table.table_id])
     sorted_by = _sort_keys(sort, table)
-    defaults = [(name, value, kind) for name, value, kind in columns if value not in (None, "NULL")]
+    defaults = _defaults(columns, table)
     return TableOptions(
         sorted_by or (),
-        {name: value for name, value, kind in defaults if kind == "literal"},
+        {name: default.constant for name, default in defaults.items() if default.constant is not None},
         (
-            *(name for name, _, kind in defaults if kind != "literal"),
+            *(name for name, default in defaults.items() if default.constant is None),
             *(("the sort order",) if sorted_by is None else ()),
         ),
     )
+
+
+def column_defaults(reader: CatalogReader, table: TableInfo, snapshot_id: int) -> Mapping[str, Default]:
+    """Returns the defaults of the columns that have one, at a snapshot."""
+    with reader.transaction() as transaction:
+        return _defaults(transaction.rows(_DEFAULTS, [snapshot_id, table.table_id]), table)
+
+
+def _defaults(rows: Sequence[tuple[Any, ...]], table: TableInfo) -> dict[str, Default]:
+    by_name = {column.name: column for column in table.columns}
+    return {
+        name: Default(value, value if kind == "literal" else _constant(value, by_name.get(name)))
+        for name, value, kind in rows
+        if value not in (None, "NULL")
+    }
+
+
+def _constant(value: str, column: Column | None) -> str | None:
+    """The constant that an expression casts to the type of its column."""
+    cast = _CAST.fullmatch(value)
+    if not cast or column is None or column.children or cast[2] != duckdb_name(column.type):
+        return None
+    return cast[1].replace("''", "'")
 
 
 def _sort_keys(rows: Sequence[tuple[Any, ...]], table: TableInfo) -> tuple[str, ...] | None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from lakeconf.catalog.pruning.predicates import Predicate
     from lakeconf.catalog.pruning.scan_plan import ScanPlan
     from lakeconf.catalog.pruning.where import Where
+    from lakeconf.catalog.table_options import Default
     from lakeconf.catalog.tables import Column
     from lakeconf.engines.fingerprints import TableCheck
 
@@ -198,8 +199,8 @@ class SparkOperations(Protocol):
 class NamedReads(Protocol):
     """What Spark's SQL needs to read tables by name."""
 
-    def json_schema(self, table: TableInfo, comments: Mapping[str, str]) -> str:
-        """The Spark types of a table's columns and their comments, as Spark writes a schema."""
+    def json_schema(self, table: TableInfo, comments: Mapping[str, str], defaults: Mapping[str, Default]) -> str:
+        """The Spark types of a table's columns, their comments and defaults, as Spark writes a schema."""
         ...
 
     def columns_of_json(self, schema: str) -> tuple[dict[str, str], dict[str, str]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from lakeconf.catalog.pruning.pushed import pushed_predicate
 from lakeconf.catalog.snapshot import chosen, latest
-from lakeconf.catalog.table_options import comments
+from lakeconf.catalog.table_options import column_defaults, comments
 from lakeconf.catalog.tables import DEFAULT_SCHEMA, TableInfo, joined_name, load_table, schema_names, tables
 from lakeconf.commit.scope import Scope
 from lakeconf.ducklake import INTERNAL_SCHEMA
@@ -78,10 +78,11 @@ class NamedLake:
         if part is not None:
             return self._part(info.full_name, version, part)
         described = comments(self._session.reader, info, version)
+        defaults = column_defaults(self._session.reader, info, version)
         return {
             "table": info.full_name,
             "version": version,
-            "schema": self._engine.json_schema(info, described.columns),
+            "schema": self._engine.json_schema(info, described.columns, defaults),
             "partitioning": _partitioning(info),
             "properties": {"provider": "lakeconf"} | ({"comment": described.table} if described.table else {}),
         }

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lakeconf.catalog.pruning.predicates import IsNull, Not, Or, Predicate
 from lakeconf.catalog.pruning.pushed import exact_predicate
-from lakeconf.catalog.table_options import table_options
 from lakeconf.catalog.tables import TableInfo, joined_name, load_table
 from lakeconf.errors import SchemaError, TableNotFoundError, UnsupportedError
 from lakeconf.sql import identifier
@@ -41,13 +40,11 @@ _PROVIDERS = ("lakeconf", "ducklake", "parquet")
 
 def append(scope: Scope, values: Values, frame: Any) -> None:
     """INSERT INTO."""
-    _refuse_defaults(scope, values["table"])
     write(scope, values["table"], AppendRows(frame))
 
 
 def overwrite(scope: Scope, values: Values, frame: Any) -> None:
     """INSERT OVERWRITE of a table, or of the rows that satisfy conditions."""
-    _refuse_defaults(scope, values["table"])
     conditions = values.get("where", [])
     info = load_table(scope.session.reader, values["table"], scope.snapshot_id)
     where = exact_predicate(conditions, info.columns) if conditions else None
@@ -61,7 +58,6 @@ def overwrite(scope: Scope, values: Values, frame: Any) -> None:
 
 def overwrite_partitions(scope: Scope, values: Values, frame: Any) -> None:
     """INSERT OVERWRITE of the partitions of a frame."""
-    _refuse_defaults(scope, values["table"])
     write(scope, values["table"], OverwritePartitions(frame))
 
 
@@ -77,28 +73,12 @@ def delete(scope: Scope, values: Values) -> bool:
 
 def change(scope: Scope, values: Values, frame: Any) -> None:
     """UPDATE, MERGE, and DELETE by any condition."""
-    if values.get("inserts") or values["defaults"]:
-        _refuse_defaults(scope, values["table"], None if values.get("inserts") else values["defaults"])
     write(scope, values["table"], ChangeRows(frame))
 
 
 def _all_rows(info: TableInfo) -> Predicate:
     is_null = IsNull(info.columns[0])
     return Or((is_null, Not(is_null)))
-
-
-def _refuse_defaults(scope: Scope, name: str, among: Collection[str] | None = None) -> None:
-    """Spark puts NULL into columns that a statement does not name, or sets to DEFAULT, where DuckLake has a value."""
-    reader = scope.session.reader
-    info = load_table(reader, name, scope.snapshot_id)
-    options = table_options(reader, info, scope.snapshot_id)
-    columns = [*options.defaults, *(column for column in options.computed if column != "the sort order")]
-    columns = [column for column in columns if among is None or column in among]
-    if columns:
-        raise UnsupportedError(
-            f"the column {columns[0]!r} of {info.full_name} has a default, which Spark's SQL would replace by NULL",
-            hint="use Table.append",
-        )
 
 
 def definition_of(values: Values, engine: NamedReads) -> Definition:

@@ -62,6 +62,42 @@ def test_retried_tasks_write_once_and_failed_jobs_write_nothing(config: dict[str
     assert files(tmp_path) == sorted(path for found in done.values() for path in found["listed"])
 
 
+# Each makes of the upper half of the rows, without values, all rows, the upper half with values, or another part.
+HALF = ROWS // 2
+STATEMENTS = {
+    "INSERT INTO {t} SELECT waiting(id), twice FROM source WHERE id % 2 = 1": [ROWS, HALF + ROWS // 4, HALF * HALF * 2],
+    "INSERT OVERWRITE {t} SELECT waiting(id), twice FROM source": ALL,
+    "CREATE OR REPLACE TABLE {t} AS SELECT waiting(id) AS id, twice FROM source": ALL,
+    "UPDATE {t} SET twice = waiting(id) * 2": [HALF, HALF, HALF * (3 * HALF - 1)],
+    "DELETE FROM {t} WHERE waiting(id) % 4 = 1": [HALF * 3 // 4, HALF * 3 // 4, 0],
+    "MERGE INTO {t} t USING source s ON t.id = s.id WHEN MATCHED THEN UPDATE SET twice = waiting(t.id) * 2 "
+    "WHEN NOT MATCHED THEN INSERT *": ALL,
+    "MERGE INTO {t} t USING (SELECT waiting(id) AS id, twice FROM source) s ON t.id = s.id "
+    "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *": ALL,
+}
+
+
+@pytest.mark.slow
+def test_a_statement_by_name_whose_task_is_retried_writes_once(config: dict[str, Any]) -> None:
+    settings = {"spark.master": "local[2,3]"}
+    tables = {
+        f"{kind}_{number}": {"statement": statement, "attempts": attempts}
+        for number, statement in enumerate(STATEMENTS)
+        for kind, attempts in (("retried", 1), ("failing", 9))
+    }
+    done = run(config=config, tables=tables, settings=settings)
+    for name, found in done.items():
+        statement = tables[name]["statement"]
+        if name.startswith("retried"):
+            assert (found["error"], found["snapshots"]) == (None, 1), statement
+            assert found["rows"] == STATEMENTS[statement], statement
+        else:
+            assert "SparkError: the Spark job" in found["error"], statement
+            assert "this task was made to fail" in found["error"], statement
+            assert (found["snapshots"], found["rows"]) == (0, [HALF, HALF, 0]), statement
+        assert found["orphans"] == [], statement
+
+
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[str]:
     """A cluster of two hosts; Spark runs a speculative copy of a task only on another host."""

@@ -90,7 +90,6 @@ class RandomStatements:
     random: Random
     columns: dict[str, str] = field(default_factory=dict)  # DuckDB types by name; always with the key `id`
     keys: list[tuple[str, str]] = field(default_factory=list)  # transforms and columns of the partition
-    inserts: bool = True  # False while a column has a default
 
     def created(self) -> list[str]:
         """DuckDB's statements that create the table."""
@@ -127,6 +126,11 @@ class RandomStatements:
             else self.value(self.columns[name])
             for name in names
         ]
+        return both("({})", joined(", ", values))
+
+    def row_with_defaults(self, names: list[str]) -> Both:
+        """A row for INSERT … VALUES, where a value may be the word DEFAULT."""
+        values = [both("DEFAULT") if self.random.random() < 0.2 else self.value(self.columns[name]) for name in names]
         return both("({})", joined(", ", values))
 
     def rows(self, names: list[str], count: int, *, unique: bool = False) -> Both:
@@ -192,8 +196,7 @@ class RandomStatements:
 
     def next(self) -> Statement:
         """A random statement that the table can take."""
-        makers = [name for name in MAKERS if self.inserts or name not in INSERTS]
-        kind = self.random.choices(makers, [MAKERS[name][1] for name in makers])[0]
+        kind = self.random.choices(list(MAKERS), [frequency for _, frequency in MAKERS.values()])[0]
         return MAKERS[kind][0](self)
 
     def insert(self) -> Statement:
@@ -202,7 +205,8 @@ class RandomStatements:
             names = ["id", *[name for name in names if name != "id"][:-1]]
         if self.random.random() < 0.3:
             names = list(self.columns)
-            text = both("INSERT INTO t VALUES {}", self.rows(names, self.random.randint(1, 6)))
+            count = self.random.randint(1, 6)
+            text = both("INSERT INTO t VALUES {}", joined(", ", [self.row_with_defaults(names) for _ in range(count)]))
         else:
             listed = joined(", ", [name_of(name) for name in names])
             text = both("INSERT INTO t ({}) {}", listed, self.frame(names, self.random.randint(1, 14)))
@@ -282,7 +286,10 @@ class RandomStatements:
         return Statement("delete", text.spark, [text.duckdb])
 
     def update(self) -> Statement:
-        text = both("UPDATE t SET {}", self.assignments())
+        assignments = self.assignments()
+        if self.random.random() < 0.2:
+            assignments = both("{} = DEFAULT", name_of(self.random.choice(list(self.columns))))
+        text = both("UPDATE t SET {}", assignments)
         if self.random.random() < 0.8:
             text = both("{} WHERE {}", text, self.condition())
         return Statement("update", text.spark, [text.duckdb])
@@ -296,7 +303,7 @@ class RandomStatements:
         clauses = [self.clause("WHEN MATCHED", ("t.", "s.")) for _ in range(self.random.randint(0, 3))]
         if self.random.random() < 0.25:
             clauses.append(Both("WHEN MATCHED THEN UPDATE", "WHEN MATCHED THEN UPDATE SET *"))
-        clauses += [self.insertion() for _ in range(self.random.randint(0, 2) if self.inserts else 0)]
+        clauses += [self.insertion() for _ in range(self.random.randint(0, 2))]
         if self.random.random() < 0.3 or not clauses:
             clauses.append(self.clause("WHEN NOT MATCHED BY SOURCE", ("t.",)))
         text = both("MERGE INTO t USING ({}) AS s ON {} {}", source, on, joined(" ", clauses))
@@ -379,8 +386,10 @@ class RandomStatements:
             return [f"INSERT INTO t VALUES {self.rows(names, self.random.choice([2, 4, 15])).duckdb}"]
         if draw < 0.65:
             return self.repartitioned()
+        if draw < 0.75:
+            return self.with_default()
         missing = [name for name in NAMES if name not in self.columns]
-        if draw < 0.8 and missing:
+        if draw < 0.85 and missing:
             self.columns[missing[0]] = "VARCHAR"
             name = name_of(missing[0]).duckdb
             return [
@@ -388,6 +397,18 @@ class RandomStatements:
                 f"ALTER TABLE t ALTER {name} DROP DEFAULT",
             ]
         return [f"DELETE FROM t WHERE {self.condition().duckdb}"]
+
+    def with_default(self) -> list[str]:
+        """DuckDB's statement that gives a column a default, or takes it away."""
+        name = self.random.choice(list(self.columns))
+        texts = [text[0] if isinstance(text, tuple) else text for text in VALUES.get(self.columns[name], ["1"])]
+        constants = [text for text in texts if text[0] not in "{[M" and not text.startswith("repeat")]
+        how = (
+            f"SET DEFAULT {self.random.choice(constants)}"
+            if constants and self.random.random() < 0.8
+            else "DROP DEFAULT"
+        )
+        return [f"ALTER TABLE t ALTER {name_of(name).duckdb} {how}"]
 
 
 # The makers of statements, and how frequent they are.
@@ -405,4 +426,3 @@ MAKERS: Mapping[str, tuple[Callable[[RandomStatements], Statement], int]] = {
     "alter": (RandomStatements.alter, 3),
     "replace table": (RandomStatements.replace_table, 1),
 }
-INSERTS = ("insert", "insert of itself", "overwrite", "replace where", "partitions", "frame")

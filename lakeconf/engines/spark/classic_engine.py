@@ -20,6 +20,7 @@ from lakeconf.catalog.pruning.predicates import Predicate, columns_of
 from lakeconf.catalog.pruning.scan_plan import ScanPlan, plan_with_inlined_rows, with_bytes_per_row
 from lakeconf.catalog.pruning.where import Where, predicate_of
 from lakeconf.catalog.reader import CatalogReader
+from lakeconf.catalog.table_options import Default
 from lakeconf.catalog.tables import Column, TableInfo, load_table
 from lakeconf.connection.connection import Connection
 from lakeconf.engines.duckdb import DuckDBEngine
@@ -30,14 +31,14 @@ from lakeconf.engines.frames import arrow_table, native_frame
 from lakeconf.engines.schema_check import selected
 from lakeconf.engines.spark.hadoop import check_session
 from lakeconf.engines.spark.internals import active_session_kept, is_running, rebind, require_classic
-from lakeconf.engines.spark.named_schemas import commented, described_columns, described_type
+from lakeconf.engines.spark.named_schemas import described_columns, described_table, described_type
 from lakeconf.engines.spark.read.change_feed import read_changes
 from lakeconf.engines.spark.read.column_reader import quoted
 from lakeconf.engines.spark.read.native_scan import read, read_files
 from lakeconf.engines.spark.read.parts import FileAccess
 from lakeconf.engines.spark.read.spark_filters import to_spark
 from lakeconf.engines.spark.sessions import from_arrow, private_session, run_sql
-from lakeconf.engines.spark.spark_types import collected, duckdb_schema, first_line, spark_schema
+from lakeconf.engines.spark.spark_types import collected, duckdb_schema, first_line
 from lakeconf.engines.spark.table_check import check
 from lakeconf.engines.spark.versions import refuse_accelerators
 from lakeconf.engines.spark.write.files import stage_files
@@ -117,8 +118,8 @@ class SparkEngine:
         virtual = [ROW_ID, FILE_ID, FILE_ROW_NUMBER] if row_ids else []
         return self._read_where(*planned, [*virtual, *(quoted(column.name) for column in returned)], row_ids=row_ids)
 
-    def json_schema(self, table: TableInfo, comments: Mapping[str, str]) -> str:
-        return commented(spark_schema(table.columns), comments).json()
+    def json_schema(self, table: TableInfo, comments: Mapping[str, str], defaults: Mapping[str, Default]) -> str:
+        return described_table(table, comments, defaults, self._reader.connection).json()
 
     def columns_of_json(self, schema: str) -> tuple[dict[str, str], dict[str, str]]:
         return described_columns(schema)

@@ -36,6 +36,9 @@ import org.apache.spark.sql.catalyst.plans.logical.OverwritePartitionsDynamic;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.UpdateAction;
 import org.apache.spark.sql.catalyst.plans.logical.UpdateTable;
+import org.apache.spark.sql.catalyst.plans.logical.WithCTE;
+import org.apache.spark.sql.catalyst.trees.TreePattern$;
+import org.apache.spark.sql.catalyst.util.ResolveDefaultColumns$;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.Dataset$;
 import org.apache.spark.sql.classic.SparkSession;
@@ -149,9 +152,9 @@ abstract class LakeChanges extends V2CommandExec {
     }
 
     static class Changing extends LakeChanges {
-        private final LogicalPlan statement;
+        private LogicalPlan statement;
         private final LakeTable table;
-        private final Seq columns;
+        private Seq columns;
         // The columns of `PLACES`, once the rows of the table have been read.
         private final Attribute[] places = new Attribute[PLACES.length];
 
@@ -163,8 +166,12 @@ abstract class LakeChanges extends V2CommandExec {
         }
 
         public Seq run() {
+            // The optimizer leaves values, without what the statement says of them.
+            LogicalPlan analyzed = analyzed();
+            checkFields(analyzed);
+            boolean isPython = analyzed.containsPattern(TreePattern$.MODULE$.PYTHON_UDF());
+            if (isPython) useAnalyzed(analyzed);
             HashMap values = table.request();
-            values.put("defaults", defaults());
             values.put("read_at", table.readAt(statement));
             LogicalPlan changes;
             if (statement instanceof DeleteFromTable) {
@@ -178,48 +185,52 @@ abstract class LakeChanges extends V2CommandExec {
             } else if (statement instanceof UpdateTable) {
                 changes = updated((UpdateTable) statement);
             } else {
-                values.put("inserts", Boolean.valueOf(!((MergeIntoTable) statement).notMatchedActions().isEmpty()));
                 changes = merged((MergeIntoTable) statement);
             }
+            if (isPython && analyzed instanceof WithCTE) changes = new WithCTE(changes, ((WithCTE) analyzed).cteDefs());
             table.ask("change", values, Dataset$.MODULE$.ofRows(spark, changes));
             return refreshed();
         }
 
-        // The columns that a statement sets to DEFAULT, which Spark takes for NULL; also checks the fields of structs.
-        private List defaults() {
-            ArrayList names = new ArrayList();
-            // The optimizer leaves values, without what the statement says of them.
+        private LogicalPlan analyzed() {
             String execution = spark.sparkContext().getLocalProperty("spark.sql.execution.id");
             QueryExecution query = execution == null ? null : SQLExecution.getQueryExecution(Long.parseLong(execution));
             if (query == null) throw new IllegalStateException("lakeconf: the statement is not a query of this session");
-            addDefaults(query.analyzed(), names);
-            return names;
+            return query.analyzed();
         }
 
-        private void addDefaults(LogicalPlan plan, List names) {
-            if (plan instanceof UpdateTable) addDefaults(((UpdateTable) plan).assignments(), names);
+        // The optimizer puts functions in Python between the statement and its table.
+        private void useAnalyzed(LogicalPlan plan) {
+            if (plan.getClass() == statement.getClass()) {
+                statement = plan;
+                columns = ((LogicalPlan) plan.children().apply(0)).output();
+                return;
+            }
+            for (Iterator each = plan.children().iterator(); each.hasNext();) useAnalyzed((LogicalPlan) each.next());
+        }
+
+        // Spark casts a struct by the positions of its fields.
+        private void checkFields(LogicalPlan plan) {
+            if (plan instanceof UpdateTable) checkFields(((UpdateTable) plan).assignments());
             if (plan instanceof MergeIntoTable) {
                 MergeIntoTable merge = (MergeIntoTable) plan;
                 Seq[] all = {merge.matchedActions(), merge.notMatchedActions(), merge.notMatchedBySourceActions()};
                 for (int at = 0; at < all.length; at++) {
                     for (Iterator each = all[at].iterator(); each.hasNext();) {
                         Object clause = each.next();
-                        if (clause instanceof UpdateAction) addDefaults(((UpdateAction) clause).assignments(), names);
-                        if (clause instanceof InsertAction) addDefaults(((InsertAction) clause).assignments(), names);
+                        if (clause instanceof UpdateAction) checkFields(((UpdateAction) clause).assignments());
+                        if (clause instanceof InsertAction) checkFields(((InsertAction) clause).assignments());
                     }
                 }
             }
-            for (Iterator each = plan.children().iterator(); each.hasNext();) addDefaults((LogicalPlan) each.next(), names);
+            for (Iterator each = plan.children().iterator(); each.hasNext();) checkFields((LogicalPlan) each.next());
         }
 
-        private void addDefaults(Seq assignments, List names) {
+        private void checkFields(Seq assignments) {
             for (Iterator each = assignments.iterator(); each.hasNext();) {
                 Assignment assignment = (Assignment) each.next();
                 Expression key = assignment.key(), value = assignment.value();
-                boolean isDefault = value instanceof Literal && ((Literal) value).value() == null;
-                if (isDefault && key instanceof Attribute) names.add(((Attribute) key).name());
                 if (value instanceof AssertNotNull) value = ((AssertNotNull) value).child();
-                // Spark casts a struct by the positions of its fields.
                 if (value instanceof Cast && !sameFields(((Cast) value).child().dataType(), key.dataType())) {
                     throw LakeServer.raised("SchemaError: " + ((Cast) value).child().sql() + " has other fields than "
                         + key.sql() + ", or in another order\n  hint: name them as in " + key.dataType().sql());
@@ -340,13 +351,9 @@ abstract class LakeChanges extends V2CommandExec {
             return -1;
         }
 
-        // The new value of each column; columns without an assignment keep theirs, or are NULL in a new row.
+        // The new value of each column; columns without an assignment keep theirs, or have their default in a new row.
         private Expression[] values(Seq assignments, boolean keep) {
             Expression[] values = new Expression[columns.size()];
-            for (int at = 0; at < values.length; at++) {
-                Attribute column = (Attribute) columns.apply(at);
-                values[at] = keep ? (Expression) column : Literal$.MODULE$.create(null, column.dataType());
-            }
             boolean[] isSet = new boolean[values.length];
             for (Iterator each = assignments.iterator(); each.hasNext();) {
                 Assignment assignment = (Assignment) each.next();
@@ -363,7 +370,17 @@ abstract class LakeChanges extends V2CommandExec {
                 isSet[place] = true;
                 values[place] = assignment.value();
             }
+            for (int at = 0; at < values.length; at++) {
+                Attribute column = (Attribute) columns.apply(at);
+                if (!isSet[at]) values[at] = keep ? (Expression) column : initial(column);
+            }
             return values;
+        }
+
+        // The value of a column that a clause does not name: its default, or NULL.
+        private static Expression initial(Attribute column) {
+            if (!column.metadata().contains("CURRENT_DEFAULT")) return Literal$.MODULE$.create(null, column.dataType());
+            return ResolveDefaultColumns$.MODULE$.getDefaultValueExprOrNullLit(column);
         }
 
         private LogicalPlan merged(MergeIntoTable merge) {
