@@ -179,11 +179,13 @@ def filled(store: Store, keys: list[str]) -> None:
     fields = ", ".join(f"{name} {kind}" for name, kind in TYPES.items())
     partitioned = [f"ALTER TABLE e SET PARTITIONED BY ({', '.join(keys)})"] if keys else []
     connection = store.connect()
+    # The name of a folder has at most 255 bytes.
+    values = VALUES | ({"s": [text.replace("300", "250") for text in VALUES["s"]]} if "s" in keys else {})
 
     def insert(first: int, count: int, more: str) -> str:
         rows = []
         for k in range(first, first + count):
-            chosen = {name: VALUES[name][(k // 7 + k % 2 + at) % len(VALUES[name])] for at, name in enumerate(TYPES)}
+            chosen = {name: values[name][(k // 7 + k % 2 + at) % len(values[name])] for at, name in enumerate(TYPES)}
             typed = (f"CAST({text} AS {TYPES[name]})" for name, text in chosen.items())
             rows.append(f"({k}, {', '.join(typed)}{more})")
         return f"INSERT INTO e VALUES {', '.join(rows)}"

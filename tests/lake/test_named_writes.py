@@ -81,6 +81,36 @@ def test_columns_that_an_insert_does_not_name_are_null(sql: SparkSession, lake: 
     assert rows(lake, "SELECT id, name, day, amt FROM t") == [(1, "a", None, None)]
 
 
+# With `same`, a function in Python, also around the statements of a WITH.
+IN_PYTHON = (
+    "INSERT INTO t (id, name) SELECT same(id), concat('n', same(id)) FROM range(30)",
+    "UPDATE t SET name = 'low' WHERE same(id) < 3 AND id % 2 = 0",
+    "UPDATE t SET name = concat('u', same(id)), id = same(id) + 100 WHERE id IN (SELECT same(id) FROM t WHERE id < 2)",
+    "DELETE FROM t WHERE id = same(6) OR same(id) = 7 AND name = 'n7'",
+    "MERGE INTO t USING (SELECT same(id) AS id FROM t WHERE id < 10) AS s ON t.id = s.id AND same(t.id) = same(s.id) "
+    "WHEN MATCHED AND same(t.id) = 3 THEN DELETE WHEN MATCHED THEN UPDATE SET name = concat('m', same(s.id)) "
+    "WHEN NOT MATCHED BY SOURCE AND same(t.id) = 20 THEN DELETE",
+    "WITH c AS (SELECT same(50) AS id) MERGE INTO t USING c ON t.id = c.id WHEN NOT MATCHED AND same(c.id) > 0 "
+    "THEN INSERT (id, name) VALUES (same(c.id), 'cte')",
+    "WITH c AS (SELECT 9 AS id) DELETE FROM t WHERE same(id) IN (SELECT id FROM c)",
+    "UPDATE t SET name = 'before' WHERE EXISTS (SELECT 1 FROM t s WHERE s.id = t.id + 1 AND same(s.id) = 12)",
+)
+
+
+@pytest.mark.needs_spark("4.1")
+def test_statements_call_functions_in_python(sql: SparkSession, lake: Lake) -> None:
+    sql.sql("CREATE TABLE t (id BIGINT, name STRING, more INT)")
+    sql.udf.register("same", lambda value: value, "long")
+    with duckdb.connect() as twin:
+        twin.execute("CREATE TABLE t (id BIGINT, name VARCHAR, more INTEGER)")
+        twin.execute("CREATE MACRO same(value) AS value")
+        for statement in IN_PYTHON:
+            sql.sql(statement)
+            twin.execute(statement.replace("FROM range(30)", "FROM range(30) AS r(id)"))
+            left = sorted(rows(lake, "FROM t"), key=str)
+            assert left == sorted(twin.execute("FROM t").fetchall(), key=str), statement
+
+
 def test_overwrites(sql: SparkSession, lake: Lake) -> None:
     sql.sql("CREATE TABLE t (id INT, part STRING) PARTITIONED BY (part)")
     start = "SELECT * FROM VALUES (1, 'a'), (2, 'b'), (3, 'c')"
