@@ -73,7 +73,10 @@ def _spark_literal(kind: str, text: str) -> str | None:
         return f"X'{text}'"
     if kind == "string":
         return f"'{text}'" if _PLAIN.fullmatch(text) else f"CAST(X'{text.encode().hex()}' AS STRING)"
-    return f"CAST('{text}' AS {kind})" if _TEXTS.get(kind, _NUMBER).fullmatch(text) else None
+    if not _TEXTS.get(kind, _NUMBER).fullmatch(text):
+        return None
+    # A setting decides what TIMESTAMP means.
+    return f"CAST('{text}' AS {'timestamp_ltz' if kind == 'timestamp' else kind})"
 
 
 def _refused(default: Default) -> str:
