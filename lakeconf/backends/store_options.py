@@ -58,6 +58,11 @@ _MAINTENANCE = {
         str, "The time for which `lakeconf maintain` keeps files that no snapshot needs; default `2d`.", "2d"
     ),
     "keep_snapshots": Option(str, "The age at which `lakeconf maintain` expires snapshots; default `30d`.", "7d"),
+    "owns": Option(
+        str,
+        "The folder of adopted files that the lake owns now: maintenance rewrites and removes them.",
+        "/data/events",
+    ),
     "memory_limit": Option(str, "DuckDB's memory during maintenance, such as `4GB`; DuckDB spills to disk.", "4GB"),
 }
 # The options by table of a store. META_ options of ATTACH are passed to the metadata database:
@@ -147,6 +152,9 @@ def _value_fault(key: str, value: object) -> str | None:
         return f"must name a new database, but DuckDB reserves {value!r}" if value else "must not be empty"
     if key not in _MAINTENANCE:
         return None
+    if key == "owns":
+        is_folder = re.fullmatch(r"(/|[a-z0-9]+://)[^\x00-\x1f]+", str(value)) and ".." not in str(value).split("/")
+        return None if is_folder else "is not the absolute path of a folder"
     amount: timedelta | float | None = duration_of(str(value))
     if key == "memory_limit":
         size = _SIZE.fullmatch(str(value))
@@ -166,12 +174,15 @@ class MaintenanceLimits:
     memory_limit: str | None = None  # DuckDB's memory, such as `4GB`; None for DuckDB's default
     keep_snapshots: timedelta = timedelta(days=30)  # the age at which snapshots expire
     keep_files: timedelta = timedelta(days=2)  # for how long files that no snapshot needs are kept
+    owns: str | None = None  # the folder of adopted files that the lake owns, with a trailing slash; None for none
 
     @classmethod
     def of(cls, texts: Mapping[str, str]) -> MaintenanceLimits:
         """The limits in a table without problems."""
-        durations: dict[str, Any] = {key: duration_of(text) for key, text in texts.items() if key != "memory_limit"}
-        return replace(cls(memory_limit=texts.get("memory_limit")), **durations)
+        plain = ("memory_limit", "owns")
+        durations: dict[str, Any] = {key: duration_of(text) for key, text in texts.items() if key not in plain}
+        owns = f"{texts['owns'].rstrip('/')}/" if "owns" in texts else None
+        return replace(cls(memory_limit=texts.get("memory_limit"), owns=owns), **durations)
 
 
 def duration_of(text: str) -> timedelta | None:

@@ -32,7 +32,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "lakeconf.cli.inspect_commands",
         ),
         "Change": {
-            "load": "lakeconf.cli.pipeline_commands",
+            **dict.fromkeys(("load", "adopt"), "lakeconf.cli.pipeline_commands"),
             **dict.fromkeys(("maintain", "restore", "undo", "copy"), "lakeconf.cli.change_commands"),
             "move": "lakeconf.cli.lake_commands",
         },
@@ -49,6 +49,7 @@ SYNONYMS: Mapping[str, str] = MappingProxyType(
         **dict.fromkeys(("ls", "list", "files", "describe"), "tables"),
         **dict.fromkeys(("query", "select", "shell"), "sql"),
         **dict.fromkeys(("import", "ingest", "append"), "load"),
+        **dict.fromkeys(("register", "attach"), "adopt"),
         **dict.fromkeys(("compact", "optimize", "vacuum", "expire", "cleanup"), "maintain"),
         "rollback": "undo",
         **dict.fromkeys(("check", "debug", "repair"), "doctor"),

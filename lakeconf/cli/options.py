@@ -27,6 +27,7 @@ from lakeconf.config.config import read
 from lakeconf.config.file import failure, file_text
 from lakeconf.errors import ConfigError, LakeconfError, Problem, required
 from lakeconf.logs import TerminalFormatter
+from lakeconf.sql import folded
 
 Done = TypeVar("Done")
 
@@ -206,6 +207,19 @@ def models_options(command: Callable[..., Any]) -> Callable[..., Any]:
     ):
         decorated = option(decorated)
     return decorated
+
+
+def column_types(context: click.Context, parameter: click.Parameter, values: Sequence[str]) -> Mapping[str, str]:
+    """The types of columns, by name."""
+    types: dict[str, str] = {}
+    for column, equals, kind in (text.partition("=") for text in values):
+        if not (column and equals):
+            message = f"{column!r} is not of a form such as price=DECIMAL(10,2)."
+            raise click.BadParameter(message, context, parameter)
+        if folded(column) in map(folded, types):
+            raise click.BadParameter(f"{column!r} has two types.", context, parameter)
+        types[column] = kind
+    return types
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ import click
 from lakeconf.cli.options import (
     ChangeOptions,
     change_options,
+    column_types,
     confirm,
     models_options,
     output_options,
@@ -32,11 +33,11 @@ from lakeconf.pipelines.models.declared import empty_lake, opened_for_reading
 from lakeconf.pipelines.models.unit_tests import UnitTestResult, chosen_tests, declared_unit_tests, run_unit_tests
 from lakeconf.pipelines.pipeline import mermaid
 from lakeconf.pipelines.plan import Step
-from lakeconf.sql import folded
 from lakeconf.wording import counted
 from lakeconf.write.ddl import type_sql
 
 if TYPE_CHECKING:
+    from lakeconf.lake.adoption.adoption import Verify
     from lakeconf.pipelines.openlineage import LineageEvents
 
 # The exit code for pending changes.
@@ -291,24 +292,16 @@ def _test_data(result: UnitTestResult) -> dict[str, Any]:
     }
 
 
-def _types(context: click.Context, parameter: click.Parameter, values: Sequence[str]) -> Mapping[str, str]:
-    """The types of columns, by name."""
-    types: dict[str, str] = {}
-    for column, equals, kind in (text.partition("=") for text in values):
-        if not (column and equals):
-            message = f"{column!r} is not of a form such as price=DECIMAL(10,2)."
-            raise click.BadParameter(message, context, parameter)
-        if folded(column) in map(folded, types):
-            raise click.BadParameter(f"{column!r} has two types.", context, parameter)
-        types[column] = kind
-    return types
-
-
 @click.command("load", short_help="Load a file into a table.")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("table")
 @click.option(
-    "--type", "types", multiple=True, metavar="COLUMN=TYPE", callback=_types, help="Type of a column; may be repeated."
+    "--type",
+    "types",
+    multiple=True,
+    metavar="COLUMN=TYPE",
+    callback=column_types,
+    help="Type of a column; may be repeated.",
 )
 @store_option
 @change_options
@@ -348,6 +341,64 @@ def load_command(
     snapshot_id = change.carry_out(question, do, lambda snapshot_id: data | {"snapshot_id": snapshot_id}, needed=True)
     if snapshot_id is not None and change.is_text:
         show(f"loaded in snapshot {snapshot_id}")
+
+
+@click.command("adopt", short_help="Register existing files as rows of a table, without copying them.")
+@click.argument("path")
+@click.option("--table", required=True, help="The table; it is created if it does not exist.")
+@click.option(
+    "--type",
+    "types",
+    multiple=True,
+    metavar="COLUMN=TYPE",
+    callback=column_types,
+    help="Type of a column of a new table; may be repeated.",
+)
+@click.option(
+    "--verify",
+    type=click.Choice(["bounds", "full"]),
+    default="bounds",
+    show_default=True,
+    help="Compare numbers of rows and NULLs, least and greatest values; or each row.",
+)
+@store_option
+@change_options
+def adopt_command(
+    path: str,
+    table: str,
+    types: Mapping[str, str],
+    verify: Verify,
+    store: str | None,
+    source: str | None,
+    change: ChangeOptions,
+) -> None:
+    """Register the files below PATH as rows of a table, without copying them: a folder of Parquet files.
+
+    The command first shows its plan, and compares the rows before it commits. Run it again to add new files only.
+
+    \b
+        lakeconf adopt /data/events --table raw.events
+    """
+    for column, kind in types.items():
+        type_sql(column, kind)
+    chosen_store = init(source).get_store(store)
+    with opened_for_reading(chosen_store) as lake:
+        plan = lake.plan_adopt(path, table, types=types)
+    if change.is_text:
+        show_lines(str(plan))
+
+    def do() -> int:
+        with chosen_store.open() as lake:
+            return lake.adopt(path, table, types=types, verify=verify)
+
+    snapshot_id = change.carry_out(
+        f"Adopt {counted(len(plan.files), 'file')} into {plan.table} of {chosen_store.name}?",
+        do,
+        lambda snapshot_id: dataclasses.asdict(plan) | {"snapshot_id": snapshot_id},
+        needed=plan.is_needed,
+    )
+    if change.is_text and snapshot_id is not None:
+        show(f"adopted in snapshot {snapshot_id}")
 
 
 @click.command("graph", short_help="Show which models read which tables.")

@@ -150,6 +150,16 @@ def events_of(connection: Connection, alias: str, model: str) -> list[Event]:
     return [Event(model, dict(zip(_PAYLOAD, row, strict=False)), earlier, row[-1]) for earlier, row in enumerate(rows)]
 
 
+def events_like(connection: Connection, alias: str, prefix: str) -> list[Event]:
+    """The committed events whose model starts with a prefix."""
+    if not _exists(connection, alias):
+        return []
+    columns = f"{', '.join(_PAYLOAD)}, snapshot_id, model"
+    source = f"{identifier(alias)}.{TABLE} WHERE starts_with(model, {literal(prefix)})"
+    rows = connection.rows(f"SELECT {columns} FROM {source}")
+    return [Event(row[-1], dict(zip(_PAYLOAD, row, strict=False)), 0, row[-2]) for row in rows]
+
+
 def models_of(connection: Connection, alias: str, table: str) -> list[str]:
     """The models with recorded events whose table has a name, in any case."""
     if not _exists(connection, alias):

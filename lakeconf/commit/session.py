@@ -52,6 +52,7 @@ class Session:
     # The time after which maintenance without its own begins no further transaction; None for no limit.
     deadline: timedelta | None = None
     memory_limit: str | None = None  # the memory of maintenance without its own limit; None for DuckDB's default
+    owns: str | None = None  # the folder of adopted files that maintenance may rewrite and remove; None for none
     committer: str = "auto"  # who commits what Spark writes, one of `store_options.COMMITTERS`; see `write.strategy`
     config: str | None = None  # the configuration file that declares the store; None if Python code made it
     # Held by the thread that uses the writer, or changes a setting of the DuckDB instance.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -17,6 +17,7 @@ from lakeconf.ducklake import MARKER
 from lakeconf.engines.file_names import STAGED_NAME, is_announced, is_manifest_of, is_written_name, unique_name
 from lakeconf.errors import CatalogError, StorageError, storage_errors
 from lakeconf.guard.marker import LakeMarker
+from lakeconf.lake.adoption.known_files import adopted_paths
 from lakeconf.lake.compaction_step import CatalogStatement
 from lakeconf.logs import event_logger
 from lakeconf.sql import URL_ENDS, listing_sql, literal
@@ -79,15 +80,17 @@ class Cleanup:
         return self._planned(older_than)[0]
 
     def _planned(self, older_than: datetime) -> tuple[Removal, list[tuple[int, str]]]:
-        """A plan, and the id and path of each row of the scheduled files."""
+        """A plan, and the id and path of each row of the scheduled files, also of adopted ones, which stay."""
         if self.marker is not None:
             self.marker.before_cleanup()
-        scheduled = self._scheduled(older_than)
+        given_up = self._given_up(older_than)
+        left = self._left(given_up)
+        scheduled = self._scheduled({path: row for path, row in given_up.items() if path not in left})
         skipped = self._skipped()
         if skipped is not None:
             _log.warning("orphans were not searched for: %s", skipped)
         orphans = () if skipped else tuple(self._orphans(older_than))
-        return Removal(tuple(scheduled), orphans, skipped), list(scheduled.values())
+        return Removal(tuple(scheduled), orphans, skipped), [*scheduled.values(), *left.values()]
 
     def remove(self, older_than: datetime) -> Removal:
         """Removes the files that may be removed; the caller holds the lake's lock exclusively."""
@@ -97,10 +100,10 @@ class Cleanup:
             self.marker.record()
         if removal.paths:
             # Not by DuckLake, which would read the catalog again: these paths have been checked.
-            if "://" in self.reader.data_path:
-                remove_files(self.reader.connection, removal.paths)
-            else:
-                self._remove_local(removal.paths)
+            remote = [path for path in removal.paths if "://" in path]
+            if remote:
+                remove_files(self.reader.connection, remote)
+            self._remove_local([path for path in removal.paths if "://" not in path])
         if rows:
             ids, paths = (", ".join(map(literal, each)) for each in zip(*rows, strict=True))
             scheduled = f"{self.reader.metadata}.ducklake_files_scheduled_for_deletion"
@@ -112,9 +115,12 @@ class Cleanup:
 
     def _remove_local(self, paths: Sequence[str]) -> None:
         """Removes files below the data path, also if somebody puts links in the place of folders meanwhile."""
-        root, real_paths = _real(self.reader.data_path), list(map(_real, paths))
-        _refuse([path for path in real_paths if not path.startswith(root)], f"that are not below {root}", hint=_HINT)
+        own, real_paths = _real(self.reader.data_path), list(map(_real, paths))
+        roots = [own, *([] if self.session.owns is None else [_real(self.session.owns)])]
+        outside = [path for path in real_paths if not path.startswith(tuple(roots))]
+        _refuse(outside, f"that are not below {own}", hint=_HINT)
         for path in real_paths:
+            root = next(root for root in roots if path.startswith(root))
             *folders, name = path.removeprefix(root).split("/")
             hint = "find out who puts links in the place of folders"
             with storage_errors(f"{path} cannot be removed", hint=hint), contextlib.ExitStack() as opened:
@@ -126,12 +132,24 @@ class Cleanup:
                     opened.callback(os.close, at)
                 os.unlink(name, dir_fd=at)
 
-    def _scheduled(self, older_than: datetime) -> dict[str, tuple[int, str]]:
+    def _left(self, paths: Mapping[str, tuple[int, str]]) -> dict[str, tuple[int, str]]:
+        """The adopted files among scheduled ones that the lake does not own: only their rows are removed."""
+        outside = {path: row for path, row in paths.items() if not self._may_be_removed(path)}
+        if not outside:
+            return {}
+        adopted = adopted_paths(self.reader.connection, self.reader.alias)
+        return {path: row for path, row in outside.items() if path in adopted}
+
+    def _may_be_removed(self, path: str) -> bool:
+        owns = self.session.owns
+        is_owned = owns is not None and _real(path).startswith(_real(owns)) and ".." not in path.split("/")
+        return is_owned or self._is_below_data_path(path)
+
+    def _scheduled(self, paths: dict[str, tuple[int, str]]) -> dict[str, tuple[int, str]]:
         """The scheduled files that may be removed, each with the id and path of its row."""
-        paths = self._given_up(older_than)
         if not paths:
             return {}
-        foreign = [path for path in paths if not self._is_below_data_path(path)]
+        foreign = [path for path in paths if not self._may_be_removed(path)]
         _refuse(
             foreign,
             f"that are not below {self.reader.data_path}",
@@ -141,9 +159,12 @@ class Cleanup:
         nested = [path for path in paths if _is_below(_real(path), other)]
         _refuse(nested, "below the marker of another lake", hint=f"{_HINT}; give each lake its own data path")
         with self.reader.transaction() as transaction:
-            live = {unique_name(path) for (path,) in transaction.rows(_LIVE)}
-        live.add(unique_name("" if self.marker is None else self.marker.path))
-        _refuse([path for path in paths if unique_name(path) in live], "that snapshots still need", hint=_HINT)
+            live_paths = {path for (path,) in transaction.rows(_LIVE)}
+        live = {unique_name(path) for path in (*live_paths, "" if self.marker is None else self.marker.path)}
+        # Names of adopted files are not unique.
+        own = {path for path in paths if self._is_below_data_path(path)}
+        needed = [path for path in paths if (unique_name(path) in live if path in own else path in live_paths)]
+        _refuse(needed, "that snapshots still need", hint=_HINT)
         return paths
 
     def _given_up(self, older_than: datetime) -> dict[str, tuple[int, str]]:
@@ -197,7 +218,7 @@ class Cleanup:
                 return set()
             markers = self.reader.connection.rows(listing_sql(root, f"**/{MARKER}"))
             return {str(path).removesuffix(MARKER) for (path,) in markers} - {root}
-        folders = {folder for path in paths for folder in _folders_of(_real(path)) if len(folder) > len(root)}
+        folders = {folder for path in paths for folder in _folders_of(_real(path)) if not root.startswith(folder)}
         return {folder for folder in folders if os.path.lexists(folder + MARKER)}
 
     def _listed(self, older_than: datetime) -> list[str]:

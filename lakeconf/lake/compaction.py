@@ -29,11 +29,12 @@ _TABLES = """
 """
 _FILES = """
     SELECT f.table_id, f.data_file_id, f.record_count, f.file_size_bytes, max(v.schema_version), f.partition_id, f.path,
-        f.row_id_start
+        f.row_id_start, f.path_is_relative
     FROM ducklake_data_file AS f LEFT JOIN ducklake_schema_versions AS v
       ON v.table_id = f.table_id AND v.begin_snapshot <= f.begin_snapshot
     WHERE f.end_snapshot IS NULL
-    GROUP BY f.table_id, f.data_file_id, f.record_count, f.file_size_bytes, f.partition_id, f.path, f.row_id_start
+    GROUP BY f.table_id, f.data_file_id, f.record_count, f.file_size_bytes, f.partition_id, f.path,
+        f.row_id_start, f.path_is_relative
 """
 _DELETED = """
     SELECT data_file_id, max(delete_count) FROM ducklake_delete_file WHERE end_snapshot IS NULL GROUP BY data_file_id
@@ -94,6 +95,7 @@ class _CompactedTable(NamedTuple):
     threshold: float
     files: list[_CompactedFile]
     is_sorted: bool
+    has_adopted: bool  # True if it also has files that the lake does not own, which are not in `files`
 
 
 @dataclass(frozen=True)
@@ -142,25 +144,30 @@ class Merges(NamedTuple):
     left: set[tuple[str, str]]  # the schema and the name of each table whose files DuckLake must not merge
 
 
+def is_owned(path: str, data_path: str, owns: str | None) -> bool:
+    """True if the lake owns a file: it is below the data path, or below the folder of adopted files that it owns."""
+    return path.startswith(data_path) or (owns is not None and path.startswith(owns))
+
+
 def plan_compaction(
-    reader: CatalogReader, replaced: Callable[[RewrittenFiles], int] = lambda _: 0
+    reader: CatalogReader, owns: str | None, replaced: Callable[[RewrittenFiles], int] = lambda _: 0
 ) -> list[TableCompaction]:
     """The tables that a compaction would change, selected by DuckLake's rules, sorted by name.
 
     Files that a flush would create, and that could then be merged, are not counted.
     """
     with reader.transaction() as transaction:
-        tables = _tables(transaction)
+        tables = _tables(transaction, owns)
         flushed = {table.table_id: _inlined(transaction, table.table_id) for table in tables}
     lost = lost_bounds(reader) if any(map(_rewritten, tables)) else {}
     planned = []
     for table in tables:
         name, files = joined_name(table.schema, table.name), _rewritten(table)
-        is_lost = bool(files) and (table.schema, table.name) in lost
+        is_lost = bool(files) and ((table.schema, table.name) in lost or table.has_adopted)
         rewritten = replaced(_rewritten_files(table, files)) if is_lost else len(files)
         small = _small_files(table)
         merged = 0 if small is None or _is_divided(table) else len(small.ids)
-        if small is not None and merged and _is_numbered_again(reader, table):
+        if small is not None and merged and (table.has_adopted or _is_numbered_again(reader, table)):
             merged = replaced(small.replaced)
         planned.append(TableCompaction(name, flushed[table.table_id], rewritten, merged))
     return [
@@ -170,10 +177,10 @@ def plan_compaction(
     ]
 
 
-def rewritten_files(reader: CatalogReader) -> list[RewrittenFiles]:
+def rewritten_files(reader: CatalogReader, owns: str | None) -> list[RewrittenFiles]:
     """The files that would be rewritten, of each table that has any."""
     with reader.transaction() as transaction:
-        tables = _tables(transaction)
+        tables = _tables(transaction, owns)
     return [_rewritten_files(table, files) for table in tables if (files := _rewritten(table))]
 
 
@@ -206,19 +213,25 @@ def tables_with_deletes(
         }
 
 
-def merges(reader: CatalogReader) -> Merges:
+def tables_with_adopted(reader: CatalogReader, owns: str | None) -> set[tuple[str, str]]:
+    """The schema and the name of each table with files that the lake does not own: DuckLake would rewrite them."""
+    with reader.transaction() as transaction:
+        return {(table.schema, table.name) for table in _tables(transaction, owns) if table.has_adopted}
+
+
+def merges(reader: CatalogReader, owns: str | None) -> Merges:
     """The small files of the lake, and the tables that DuckLake must not merge."""
     with reader.transaction() as transaction:
-        tables = _tables(transaction)
-    left = [table for table in tables if _is_divided(table) or _is_numbered_again(reader, table)]
+        tables = _tables(transaction, owns)
+    left = [table for table in tables if table.has_adopted or _is_divided(table) or _is_numbered_again(reader, table)]
     names = {(table.schema, table.name) for table in left}
     return Merges(tuple(filter(None, map(_small_files, tables))), names | tables_with_deletes(reader))
 
 
-def small_files(reader: CatalogReader, schema: str, name: str) -> SmallFiles | None:
+def small_files(reader: CatalogReader, schema: str, name: str, owns: str | None) -> SmallFiles | None:
     """The small files of a table; None if there is nothing to merge."""
     with reader.transaction() as transaction:
-        tables = _tables(transaction)
+        tables = _tables(transaction, owns)
     return next((_small_files(table) for table in tables if (table.schema, table.name) == (schema, name)), None)
 
 
@@ -242,8 +255,8 @@ def _target(options: Mapping[tuple[int | None, str], str], table_id: int) -> int
     return _TARGET_BYTES if size is None else size
 
 
-def _tables(transaction: MetadataTransaction) -> list[_CompactedTable]:
-    options, files = _options(transaction), _files(transaction)
+def _tables(transaction: MetadataTransaction, owns: str | None) -> list[_CompactedTable]:
+    options, files, adopted = _options(transaction), *_files(transaction, owns)
     is_sorted = {table_id for (table_id,) in transaction.rows(_SORTED)}
     tables = []
     for table_id, schema, name in transaction.rows(_TABLES):
@@ -251,7 +264,9 @@ def _tables(transaction: MetadataTransaction) -> list[_CompactedTable]:
         limit = options.get((table_id, "rewrite_delete_threshold")) or options.get((None, "rewrite_delete_threshold"))
         threshold = _DELETE_THRESHOLD if limit is None else float(limit)
         tables.append(
-            _CompactedTable(table_id, schema, name, target, threshold, files[table_id], table_id in is_sorted)
+            _CompactedTable(
+                table_id, schema, name, target, threshold, files[table_id], table_id in is_sorted, table_id in adopted
+            )
         )
     return tables
 
@@ -310,17 +325,22 @@ def _groups(table: _CompactedTable) -> list[list[_CompactedFile]]:
     return [group for group in groups.values() if len(group) > 1]
 
 
-def _files(transaction: MetadataTransaction) -> dict[int, list[_CompactedFile]]:
+def _files(transaction: MetadataTransaction, owns: str | None) -> tuple[dict[int, list[_CompactedFile]], set[int]]:
+    """The live files of each table that the lake owns, and the tables that have others too."""
     deleted = dict(transaction.rows(_DELETED))
     partitions: dict[int, list[object]] = defaultdict(list)
     for file_id, index, value in transaction.rows(_PARTITIONS):
         partitions[file_id].append((index, value))
     files: dict[int, list[_CompactedFile]] = defaultdict(list)
-    for table_id, file_id, rows, size, version, partition_id, path, start in transaction.rows(_FILES):
+    adopted = set()
+    for table_id, file_id, rows, size, version, partition_id, path, start, is_relative in transaction.rows(_FILES):
+        if not (is_relative or is_owned(path, transaction.data_path, owns)):
+            adopted.add(table_id)
+            continue
         group = (version, partition_id, *partitions[file_id])
         folder = "" if partition_id is None else path.rpartition("/")[0]
         files[table_id].append(_CompactedFile(file_id, rows, size, group, deleted.get(file_id, 0), folder, start))
-    return files
+    return files, adopted
 
 
 def _options(transaction: MetadataTransaction) -> dict[tuple[int | None, str], str]:

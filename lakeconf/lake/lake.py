@@ -24,6 +24,7 @@ from lakeconf.engines.engine import SparkOperations
 from lakeconf.engines.frames import lazy_rows
 from lakeconf.engines.schema_check import as_list_types, check_distinct
 from lakeconf.errors import LakeconfError, QueryError, StorageError, TableNotFoundError, UnsupportedError, listed
+from lakeconf.lake.adoption.adoption import Adoptions, AdoptPlan, Verify
 from lakeconf.lake.maintenance import Maintenance
 from lakeconf.lake.opening import open_session
 from lakeconf.lake.restore import RestorePlan, Restores
@@ -461,6 +462,36 @@ class Lake:
             CommitConflictError: Another writer has changed the table since the lake's snapshot.
         """
         return Restores(self._scope).restore(name, version, timestamp)
+
+    def plan_adopt(self, path: str, name: str, *, types: Mapping[str, str] | None = None) -> AdoptPlan:
+        """What `adopt` would do with the same arguments; nothing is changed."""
+        return Adoptions(self._scope).plan(path, name, types or {})
+
+    def adopt(self, path: str, name: str, *, types: Mapping[str, str] | None = None, verify: Verify = "bounds") -> int:
+        """Registers the files of a folder as rows of a table, in one snapshot, without copying them.
+
+        A second call adds new files only. Before the commit, the rows that DuckLake reads are compared with those of
+        the source's own reader. Maintenance neither removes nor rewrites the files, unless the store's `maintenance`
+        says that the lake `owns` their folder.
+
+        Args:
+            path: A folder of Parquet files, with or without partitions such as `day=2026-01-31/`: an absolute path, a
+                path relative to the current folder, or the URI of a folder in a bucket of the store's server.
+            name: `schema.table`, or `table` for the schema `main`; it is created if it does not exist.
+            types: The DuckDB types of columns of a new table that are not to be those of the files.
+            verify: `bounds` compares numbers of rows and of NULLs, least and greatest values; `full` also each row.
+
+        Returns:
+            The new snapshot; the lake's snapshot if there are no new files.
+
+        Raises:
+            UnsupportedError: The source has something that DuckLake cannot express.
+            SchemaError: The columns of the files do not fit each other or the table.
+            StorageError: A file is missing, is a link, or has changed since it was adopted.
+            CommitConflictError: The source has removed files since, or another writer has changed the table.
+            CommitError: The rows differ, or the statistics of a file are wrong. Nothing was written.
+        """
+        return Adoptions(self._scope).adopt(path, name, types or {}, verify)
 
     def create_view(self, name: str, sql: str) -> None:
         """Creates or replaces a view of the lake, which DuckDB computes.

@@ -191,7 +191,9 @@ class Maintenance:
 
     def plan_compaction(self) -> list[TableCompaction]:
         """The tables that `compact` would change, according to the catalog; no data file is read."""
-        return plan_compaction(self._session.reader, StagedRewriting(self._session, TimeLimit()).planned)
+        return plan_compaction(
+            self._session.reader, self._session.owns, StagedRewriting(self._session, TimeLimit()).planned
+        )
 
     def _newest(self, table: str) -> TableInfo:
         return load_table(self._session.reader, table, latest(self._session.reader).snapshot_id)

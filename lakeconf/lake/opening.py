@@ -79,6 +79,7 @@ def open_session(store: Store, engine: Any = None) -> Session:
             pinned=pinned,
             deadline=limits.deadline,
             memory_limit=limits.memory_limit,
+            owns=limits.owns,
             committer=store.committer,
             config=store.config,
         )

@@ -21,6 +21,7 @@ from lakeconf.lake.compaction import (
     merges,
     rewritten_files,
     small_files,
+    tables_with_adopted,
     tables_with_deletes,
 )
 from lakeconf.lake.compaction_step import CompactionStep, RowsChangedError, of_table
@@ -32,12 +33,13 @@ from lakeconf.sql import identifier, literal
 
 _log = event_logger("maintenance")
 _TARGET = "ducklake_target_file_size"
+_ADOPTED = "DuckLake would rewrite its adopted files too"
 _HINT = "create a new table with these rows if they must be in files"
 
 
 def merge_files(session: Session, limit: TimeLimit, failed: FailedTables) -> None:
     """Merges small files, first of the tables with most of them, until no merge creates a file."""
-    small, left = merges(session.reader)
+    small, left = merges(session.reader, session.owns)
     tables = [table for table in small if (table.schema, table.name) not in failed.others]
     merged = [table for table in tables if (table.schema, table.name) not in left]
     if sum(len(table.sizes) for table in merged) > FILES_READ:
@@ -56,9 +58,9 @@ def _merge_staged(session: Session, limit: TimeLimit, table: SmallFiles) -> None
     """Merges files by staged commits, which keep row ids, until that makes no fewer files."""
     small: SmallFiles | None = table
     while small is not None and not limit.is_over:
-        why = "DuckLake would change row ids or fail"
+        why = "DuckLake would change row ids or fail, or rewrite adopted files too"
         _replace(session, limit, small.replaced, f"{len(small.ids)} small files", why)
-        left = small_files(session.reader, table.schema, table.name)
+        left = small_files(session.reader, table.schema, table.name, session.owns)
         small = left if left is not None and len(left.ids) < len(small.ids) else None
 
 
@@ -83,7 +85,7 @@ def _merge_table(session: Session, limit: TimeLimit, table: SmallFiles) -> None:
         _merge(session, limit, arguments, written, {} if is_last else {_TARGET: f"{target} bytes"})
         if is_last:
             return
-        small = small_files(session.reader, table.schema, table.name)
+        small = small_files(session.reader, table.schema, table.name, session.owns)
 
 
 def _merge(session: Session, limit: TimeLimit, arguments: str, written: int, settings: Mapping[str, str]) -> None:
@@ -102,8 +104,11 @@ def rewrite_files(session: Session, limit: TimeLimit, failed: FailedTables) -> N
     """
     reader = session.reader
     lost, deleted = lost_bounds(reader), tables_with_deletes(reader)
-    left = lost.keys() | deleted
-    rewritten = [table for table in rewritten_files(reader) if (table.schema, table.name) not in failed.others]
+    adopted = tables_with_adopted(reader, session.owns)
+    left = lost.keys() | deleted | adopted
+    rewritten = [
+        table for table in rewritten_files(reader, session.owns) if (table.schema, table.name) not in failed.others
+    ]
     rewritten.sort(key=lambda table: -table.saved)
     tables = [table for table in rewritten if (table.schema, table.name) not in left]
     sizes = [size for table in tables for _, size in table.files]
@@ -117,8 +122,8 @@ def rewrite_files(session: Session, limit: TimeLimit, failed: FailedTables) -> N
     failed.for_others(lambda arguments: _rewrite(session, limit, arguments), left)
     for table in rewritten:
         columns = lost.get((table.schema, table.name))
-        if columns is not None:
-            why = f"DuckLake would forget the bounds of the column {columns[0]}"
+        if columns is not None or (table.schema, table.name) in adopted:
+            why = f"DuckLake would forget the bounds of the column {columns[0]}" if columns else _ADOPTED
             with failed.apart(table.schema, table.name):
                 _replace(session, limit, table, "files with deleted rows", why)
 

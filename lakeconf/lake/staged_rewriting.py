@@ -28,6 +28,7 @@ from lakeconf.errors import (
 )
 from lakeconf.lake.compaction import (
     RewrittenFiles,
+    is_owned,
     target_file_size,
 )
 from lakeconf.lake.limits import TimeLimit
@@ -78,6 +79,9 @@ class StagedRewriting:
                     return error.message
         return None
 
+    def _is_owned(self, path: str) -> bool:
+        return is_owned(path, self.session.reader.data_path, self.session.owns)
+
     def _rewrite(self, table: RewrittenFiles) -> bool:
         """Commits one transaction; False if there is nothing left to do."""
         name = _name(table)
@@ -97,7 +101,12 @@ class StagedRewriting:
             groups = groups_of(metadata, info, snapshot_id)
             # A flush writes deletes of the catalog to a file.
             fixed = inlined_deletes(metadata, info.table_id, snapshot_id)
-            files = [file for group in groups for file in group.files if file.data_file_id not in fixed]
+            files = [
+                file
+                for group in groups
+                for file in group.files
+                if file.data_file_id not in fixed and self._is_owned(file.path)
+            ]
             wanted = {file.data_file_id: file for file in files if file.data_file_id in listed}
             unbounded = forgotten_bounds(metadata, info.table_id, wanted).keys() if wanted else set[int]()
         added = {file.data_file_id: file for file in files if file.data_file_id in unbounded}
