@@ -343,7 +343,7 @@ def load_command(
         show(f"loaded in snapshot {snapshot_id}")
 
 
-@click.command("adopt", short_help="Register existing files as rows of a table, without copying them.")
+@click.command("adopt", short_help="Register existing files as a table, without a copy.")
 @click.argument("path")
 @click.option("--table", required=True, help="The table; it is created if it does not exist.")
 @click.option(

@@ -52,8 +52,7 @@ def open_session(store: Store, engine: Any = None) -> Session:
         _check_spark(engine)
     search_path, limits = search_path_sql(store.alias), MaintenanceLimits.of(store.maintenance)
     pinned, file = is_pinned(store.attach_options), store.metadata_backend.file()
-    if file is not None and not os.path.exists(file) and not creates_nothing(store.attach_options):
-        FileLocks(file).check()  # otherwise the lake would be created, and its first write would fail
+    _check_creatable(store, file)
     reading = SharedConnection(open_connection(store), search_path, store.alias)
     writer = SharedConnection(reading.cursor(), search_path)
     try:
@@ -106,6 +105,12 @@ def _barrier(backend: MetadataBackend, reader: CatalogReader) -> str | Committin
     if server is None:
         return Committing.UNKNOWN
     return server.await_commits(reader.metadata_database, reader.metadata_schema)
+
+
+def _check_creatable(store: Store, file: Path | None) -> None:
+    """Rejects a new lake whose first write would fail."""
+    if file is not None and not os.path.exists(file) and not creates_nothing(store.attach_options):
+        FileLocks(file).check()
 
 
 def _check_spark(spark: Any) -> None:

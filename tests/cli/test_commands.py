@@ -112,6 +112,7 @@ OF_A_STORE = {
     "report prod": 2,
     "metrics prod": 2,
     "load prod": 2,
+    "adopt . --table t prod": 2,
     "maintain prod --dry-run": 2,
     "restore prod --version 0": 1,
     "undo prod": 1,
@@ -330,7 +331,7 @@ def test_no_option_is_declared_twice() -> None:
 
 
 # Options whose values are names or paths, which the command looks up before it connects.
-NAMES = {"--config", "--env-file", "--store", "--on", "--output", "--file", "--explain", "--to"}
+NAMES = {"--config", "--env-file", "--store", "--on", "--output", "--file", "--explain", "--to", "--table"}
 
 
 def _checked() -> list[tuple[str, str]]:

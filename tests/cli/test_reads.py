@@ -30,7 +30,7 @@ _READS = (
 READS = _READS.split(", ")
 READS_OF_SQL = [["sql", "SELECT count(*) FROM raw.events"], ["sql", "CREATE TABLE raw.t (a INT)"]]
 # They write: files that their options name, or the lake.
-WRITES = {"init", "load", "run", "test", "verify"}
+WRITES = {"init", "load", "adopt", "run", "test", "verify"}
 MORE = """
 [pipeline.models."marts.t"]
 kind = "full"

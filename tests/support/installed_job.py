@@ -29,6 +29,7 @@ CALLS = [
     ["validate", "--explain", "LC001"],
     ["tables"], ["tables", "--format", "json"], ["snapshots"], ["history", "raw.events"], ["tables", "raw.events"],
     ["sql", "FROM raw.events"], ["load", "names.csv", "raw.names", "--yes"],
+    ["adopt", "files", "--table", "raw.adopted", "--yes"],
     ["plan"], ["run"], ["copy", "dev", "prod", "marts.names", "--yes"], ["diff", "dev", "prod", "marts.names"],
     ["move", "dev", "new", "--yes"],
     ["graph"], ["test"], ["restore", "raw.events", "--version", "3", "--dry-run"], ["undo", "raw.events", "--dry-run"],
@@ -97,6 +98,7 @@ def commands() -> None:
     """Every command works, or its error says what it needs."""
     assert {name for name, *_ in CALLS} | set(FAILING) == set(COMMANDS), set(COMMANDS)
     Path("names.csv").write_text("id,name\n1,one\n")
+    duckdb.sql("COPY (SELECT 1 AS id) TO 'files' (FORMAT parquet, PER_THREAD_OUTPUT)")
     for arguments in CALLS:
         code, output = called(arguments)
         assert code == 0, f"lakeconf {' '.join(arguments)}: exit code {code}\n{output}"

@@ -19,10 +19,10 @@ from lakeconf.errors import (
     TableNotFoundError,
     listed,
 )
+from lakeconf.lake.adoption.adopted_source import Source
 from lakeconf.lake.adoption.folder import Folder
 from lakeconf.lake.adoption.known_files import event_name, known_files
 from lakeconf.lake.adoption.parquet_folder import parquet_folder
-from lakeconf.lake.adoption.source import Source
 from lakeconf.lake.adoption.trial import check_rows
 from lakeconf.lake.run_journal import FileState, ModelRun, RunJournal
 from lakeconf.sql import files_sql

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import SchemaError
+from lakeconf.lake.adoption.adopted_source import Source
 from lakeconf.lake.adoption.folder import Folder, check_parquet_names, path_values
 from lakeconf.lake.adoption.footers import check_schemas, schemas_of
-from lakeconf.lake.adoption.source import Source
 from lakeconf.lake.adoption.tally import Tally, tally
 from lakeconf.sql import exact_paths, files_sql, folded, literal
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from lakeconf.catalog.column_types import fields_of, parsed_type
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import CommitError, LakeconfError, SchemaError
-from lakeconf.lake.adoption.source import Source
+from lakeconf.lake.adoption.adopted_source import Source
 from lakeconf.lake.adoption.tally import tally
 from lakeconf.sql import identifier, literal, qualified
 from lakeconf.write.operations.adopt import registration_sql
