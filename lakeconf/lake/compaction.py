@@ -150,7 +150,7 @@ def is_owned(path: str, data_path: str, owns: str | None) -> bool:
 
 
 def plan_compaction(
-    reader: CatalogReader, owns: str | None, replaced: Callable[[RewrittenFiles], int] = lambda _: 0
+    reader: CatalogReader, replaced: Callable[[RewrittenFiles], int] = lambda _: 0, owns: str | None = None
 ) -> list[TableCompaction]:
     """The tables that a compaction would change, selected by DuckLake's rules, sorted by name.
 
@@ -177,7 +177,7 @@ def plan_compaction(
     ]
 
 
-def rewritten_files(reader: CatalogReader, owns: str | None) -> list[RewrittenFiles]:
+def rewritten_files(reader: CatalogReader, owns: str | None = None) -> list[RewrittenFiles]:
     """The files that would be rewritten, of each table that has any."""
     with reader.transaction() as transaction:
         tables = _tables(transaction, owns)
@@ -219,7 +219,7 @@ def tables_with_adopted(reader: CatalogReader, owns: str | None) -> set[tuple[st
         return {(table.schema, table.name) for table in _tables(transaction, owns) if table.has_adopted}
 
 
-def merges(reader: CatalogReader, owns: str | None) -> Merges:
+def merges(reader: CatalogReader, owns: str | None = None) -> Merges:
     """The small files of the lake, and the tables that DuckLake must not merge."""
     with reader.transaction() as transaction:
         tables = _tables(transaction, owns)
@@ -228,7 +228,7 @@ def merges(reader: CatalogReader, owns: str | None) -> Merges:
     return Merges(tuple(filter(None, map(_small_files, tables))), names | tables_with_deletes(reader))
 
 
-def small_files(reader: CatalogReader, schema: str, name: str, owns: str | None) -> SmallFiles | None:
+def small_files(reader: CatalogReader, schema: str, name: str, owns: str | None = None) -> SmallFiles | None:
     """The small files of a table; None if there is nothing to merge."""
     with reader.transaction() as transaction:
         tables = _tables(transaction, owns)

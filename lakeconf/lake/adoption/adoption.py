@@ -17,9 +17,11 @@ from lakeconf.errors import (
     SchemaError,
     StorageError,
     TableNotFoundError,
+    UnsupportedError,
     listed,
 )
 from lakeconf.lake.adoption.adopted_source import Source
+from lakeconf.lake.adoption.delta_table import LOG, delta_table
 from lakeconf.lake.adoption.folder import Folder
 from lakeconf.lake.adoption.known_files import event_name, known_files
 from lakeconf.lake.adoption.parquet_folder import parquet_folder
@@ -99,7 +101,14 @@ class _Prepared:
 
 def open_source(folder: Folder, types: Mapping[str, str]) -> Source:
     """The table or the files in a folder."""
-    return parquet_folder(folder, types)
+    is_delta, is_iceberg = folder.has(LOG), folder.has("metadata")
+    if is_iceberg:
+        raise UnsupportedError(
+            f"{folder.root} looks like an Iceberg table", hint="rename its folder metadata if it is none"
+        )
+    if is_delta and types:
+        raise SchemaError(f"the columns of {folder.root} keep their types", hint="omit the types")
+    return delta_table(folder) if is_delta else parquet_folder(folder, types)
 
 
 class Adoptions:

@@ -76,6 +76,15 @@ class Folder:
         """The paths of all files but hidden ones, sorted."""
         return sorted(map(self.admit, self._remote() if "://" in self.root else self._local(self.root)))
 
+    def paths_with_hidden(self) -> list[str]:
+        """The paths of all files directly in the folder, sorted."""
+        if "://" in self.root:
+            rows = self.connection.rows(f"SELECT file FROM glob({literal(glob.escape(self.root) + '*')})")
+            return sorted(self.admit(str(path)) for (path,) in rows)
+        return sorted(
+            self.admit(self.root + name) for name in os.listdir(self.root) if os.path.isfile(self.root + name)
+        )
+
     def _remote(self) -> Iterator[str]:
         for (path,) in self.connection.rows(f"SELECT file FROM glob({literal(glob.escape(self.root) + '**')})"):
             if re.search(URL_ENDS, path.removeprefix(self.root)):

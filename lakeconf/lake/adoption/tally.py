@@ -11,7 +11,7 @@ from lakeconf.errors import CommitError
 from lakeconf.sql import identifier
 
 _FLOATS = ("float", "double")
-_TALLIES = "lakeconf_tallies"
+_TALLIES, _ROWS = "lakeconf_tallies", "lakeconf_arrow_rows"
 
 
 @dataclass(frozen=True)
@@ -44,14 +44,15 @@ def tally(connection: Connection, source: str, types: Mapping[str, str], *, full
     return _tally(row, types, full=full)
 
 
-def merged_tally(connection: Connection, sources: Iterable[str], types: Mapping[str, str], *, full: bool) -> Tally:
-    """The tally of the rows of several parts; each is in memory while it is read."""
+def merged_tally(connection: Connection, tables: Iterable[object], types: Mapping[str, str], *, full: bool) -> Tally:
+    """The tally of the rows of several tables of Arrow; each is in memory while it is read."""
     with connection.cursor() as cursor:
         empty = ", ".join(f"CAST(NULL AS {kind}) AS {identifier(name)}" for name, kind in types.items())
         columns = tally_sql(types, full=full, text=False)
         cursor.execute(f"CREATE OR REPLACE TEMP TABLE {_TALLIES} AS SELECT {columns} FROM (SELECT {empty} LIMIT 0)")
-        for source in sources:
-            cursor.execute(f"INSERT INTO {_TALLIES} SELECT {columns} FROM {converted(source, types)}")
+        for table in tables:
+            cursor.register(_ROWS, table)
+            cursor.execute(f"INSERT INTO {_TALLIES} SELECT {columns} FROM {converted(_ROWS, types)}")
         merged = ["sum(n)::BIGINT"]
         for number, kind in enumerate(types.values()):
             low, high = (f"{function}(c{number}_{function})" for function in ("min", "max"))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import shutil
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from local_stores import config_of, in_bucket, on_catalog
+from refused_adoptions import contents, maintain_all, refused, rows
 
 import lakeconf
 from lakeconf.errors import (
@@ -30,11 +30,9 @@ from lakeconf.lake.adoption import adoption
 from lakeconf.lake.adoption.footers import Field, check_schemas
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from servers import S3Server
 
-    from lakeconf import Lake, Store
+    from lakeconf import Store
 
 EVENTS = "SELECT i AS id, 'n' || i AS name, i % 3 AS kind, DATE '2026-01-01' + (i % 2)::INTEGER AS day, {'x': i} AS st"
 PARTITIONED = "(FORMAT parquet, PARTITION_BY (kind, day))"
@@ -50,24 +48,6 @@ def one_file(folder: Path, table: pa.Table, name: str = "a.parquet", **options: 
     folder.mkdir(parents=True, exist_ok=True)
     pq.write_table(table, folder / name, **options)
     return folder
-
-
-def rows(lake: Lake, sql: str) -> list[tuple[Any, ...]]:
-    return lake.sql(sql).to_native().fetchall()  # type: ignore[no-any-return]
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
-
-
-@contextlib.contextmanager
-def refused(lake: Lake, error: type[LakeconfError], match: str) -> Iterator[None]:
-    before = lake.snapshot_id
-    with pytest.raises(error, match=match) as caught:
-        yield
-    assert caught.value.hint
-    lake.refresh()
-    assert lake.snapshot_id == before
 
 
 def test_a_partitioned_folder_becomes_a_table_without_a_copy(store: Store, tmp_path: Path) -> None:
@@ -119,12 +99,6 @@ def test_expiry_does_not_make_a_file_new_again(store: Store, tmp_path: Path) -> 
         assert not lake.plan_adopt(str(source), "raw.renamed").is_needed
         maintain_all(lake)
         assert not lake.plan_adopt(str(source), "raw.renamed").is_needed
-
-
-def maintain_all(lake: Lake) -> None:
-    lake.maintenance.compact()
-    lake.maintenance.expire_snapshots(older_than=timedelta(), force=True)
-    lake.maintenance.cleanup(older_than=timedelta(), force=True)
 
 
 def test_a_table_that_was_restored_does_not_get_its_rows_twice(store: Store, tmp_path: Path) -> None:
