@@ -23,6 +23,7 @@ from lakeconf.errors import (
 from lakeconf.lake.adoption.adopted_source import Source
 from lakeconf.lake.adoption.delta_table import LOG, delta_table
 from lakeconf.lake.adoption.folder import Folder
+from lakeconf.lake.adoption.iceberg_table import ENDING, METADATA, iceberg_table
 from lakeconf.lake.adoption.known_files import event_name, known_files
 from lakeconf.lake.adoption.parquet_folder import parquet_folder
 from lakeconf.lake.adoption.trial import check_rows
@@ -99,16 +100,29 @@ class _Prepared:
     earlier: int  # the number of adoptions of the table before
 
 
-def open_source(folder: Folder, types: Mapping[str, str]) -> Source:
-    """The table or the files in a folder."""
-    is_delta, is_iceberg = folder.has(LOG), folder.has("metadata")
-    if is_iceberg:
+def open_source(folder: Folder, types: Mapping[str, str], metadata_file: str | None) -> Source:
+    """The table or the files in a folder; `metadata_file` is that of an Iceberg table."""
+    is_delta, is_iceberg = folder.has(LOG), metadata_file is not None or folder.has(METADATA)
+    if not (is_delta or is_iceberg):
+        return parquet_folder(folder, types)
+    if is_delta and is_iceberg:
         raise UnsupportedError(
-            f"{folder.root} looks like an Iceberg table", hint="rename its folder metadata if it is none"
+            f"{folder.root} is both a Delta and an Iceberg table", hint="move the metadata of one of them elsewhere"
         )
-    if is_delta and types:
+    if types:
         raise SchemaError(f"the columns of {folder.root} keep their types", hint="omit the types")
-    return delta_table(folder) if is_delta else parquet_folder(folder, types)
+    return delta_table(folder) if is_delta else iceberg_table(folder, metadata_file)
+
+
+def _located(path: str) -> tuple[str, str | None]:
+    """The folder of a source, and the name of the metadata file if the path is that of one."""
+    if not path.endswith(ENDING):
+        return path, None
+    folder, _, name = path.rpartition("/")
+    table, _, last = folder.rpartition("/")
+    if last != METADATA:
+        raise StorageError(f"{path} is not in a folder {METADATA}", hint="name the folder of the table")
+    return table or ".", name
 
 
 class Adoptions:
@@ -162,8 +176,9 @@ class Adoptions:
     def _prepared(self, path: str, name: str, types: Mapping[str, str]) -> _Prepared:
         refuse_internal(name)
         reader = self._session.reader
-        folder = Folder.of(reader.connection, path, reader.data_path)
-        source = open_source(folder, types)
+        located, metadata_file = _located(path)
+        folder = Folder.of(reader.connection, located, reader.data_path)
+        source = open_source(folder, types, metadata_file)
         info, columns = self._columns(name, source, types)
         known = known_files(self._session, info, full_name(name), self._scope.snapshot_id)
         known.check(folder.root, source.paths, full_name(name))

@@ -60,7 +60,7 @@ def delta_table(folder: Folder) -> Source:
 def _copy_log(folder: Folder, copy: Path) -> None:
     """Copies the log, which is small, and nothing else."""
     log = Folder(folder.connection, f"{folder.root}{LOG}/")
-    for path in log.paths_with_hidden():
+    for path in log.direct_paths():
         target = copy / LOG / path.removeprefix(log.root)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(log.content(path))

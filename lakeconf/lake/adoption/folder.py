@@ -76,7 +76,7 @@ class Folder:
         """The paths of all files but hidden ones, sorted."""
         return sorted(map(self.admit, self._remote() if "://" in self.root else self._local(self.root)))
 
-    def paths_with_hidden(self) -> list[str]:
+    def direct_paths(self) -> list[str]:
         """The paths of all files directly in the folder, sorted."""
         if "://" in self.root:
             rows = self.connection.rows(f"SELECT file FROM glob({literal(glob.escape(self.root) + '*')})")
