@@ -35,6 +35,9 @@ OTHERS = {
     ("lakeconf.pipelines.new_files", "SELECT filename, size, epoch_us(last_modified) FROM read_blob("),
     ("lakeconf.transfer.file_copies", "SELECT content FROM read_blob("),
     ("lakeconf.commit.actions", "CALL ducklake_add_data_files("),
+    ("lakeconf.write.operations.adopt", "CALL ducklake_add_data_files("),
+    ("lakeconf.lake.adoption.folder", "SELECT file FROM glob("),
+    ("lakeconf.lake.adoption.parquet_folder", "read_parquet("),
     ("lakeconf.sql", "SELECT file FROM glob("),
 }
 ODD = ["[x]", "a*b", "a[!b]c", "a[b", "{a,b}", "100%", "**"]

@@ -42,7 +42,25 @@ path = "{name}/data"
 """
     for name in ("dev", "prod", "new")
 )
+# An error of the library itself, which reads the metadata of a table.
+ADOPT = """
+import lakeconf
+from lakeconf.errors import QueryError
+from pathlib import Path
+Path("table", FOLDER).mkdir(parents=True)
+for name, text in FILES.items():
+    Path("table", FOLDER, name).write_text(text)
+with lakeconf.init().get_store().open() as lake:
+    try:
+        lake.adopt("table", "adopted")
+    except QueryError as error:
+        assert "cannot be read" in str(error), error
+    else:
+        raise AssertionError("a damaged table was adopted")
+"""
 EXTRAS = {
+    "delta": f'FOLDER, FILES = "_delta_log", {{"00000000000000000000.json": "{{"}}{ADOPT}',
+    "iceberg": f'FOLDER, FILES = "metadata", {{"version-hint.text": "1", "v1.metadata.json": "{{"}}{ADOPT}',
     "polars": """
 import lakeconf, polars as pl
 with lakeconf.init().get_store().open() as lake:

@@ -372,9 +372,10 @@ def adopt_command(
     source: str | None,
     change: ChangeOptions,
 ) -> None:
-    """Register the files below PATH as rows of a table, without copying them: a folder of Parquet files.
+    """Register the files of PATH as rows of a table, without copying them.
 
-    The command first shows its plan, and compares the rows before it commits. Run it again to add new files only.
+    PATH is a folder of Parquet files, a Delta table, or the metadata file of an Iceberg table. The command first shows
+    its plan, and compares the rows before it commits. Run it again to add new files only.
 
     \b
         lakeconf adopt /data/events --table raw.events

@@ -475,8 +475,8 @@ class Lake:
         says that the lake `owns` their folder.
 
         Args:
-            path: A folder of Parquet files, with or without partitions such as `day=2026-01-31/`: an absolute path, a
-                path relative to the current folder, or the URI of a folder in a bucket of the store's server.
+            path: A folder of Parquet files, with or without partitions such as `day=2026-01-31/`; the folder of a Delta
+                table; or the metadata file of an Iceberg table. It may be in a bucket of the store's server.
             name: `schema.table`, or `table` for the schema `main`; it is created if it does not exist.
             types: The DuckDB types of columns of a new table that are not to be those of the files.
             verify: `bounds` compares numbers of rows and of NULLs, least and greatest values; `full` also each row.

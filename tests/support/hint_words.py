@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 _VERBS = """
-    add annotate append call cast change check choose close commit compare compute confirm create declare delete
-    detach drop end expire export filter find fix free give install keep let list look make merge move name nest
+    add adopt annotate append bring call cast change check choose close commit compact compare compute confirm correct create
+    declare delete detach drop end expire export filter find fix free give install keep let list load look make merge move name nest
     omit open override pass permit pick plan put read rebuild reference refresh register remove rename renew replace
     reset restore return round run save select set split start try update use write
 """

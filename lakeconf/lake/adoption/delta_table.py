@@ -77,8 +77,7 @@ def _check_features(table: Any, folder: Folder) -> None:
     if "deletionVectors" in features:
         raise UnsupportedError(
             f"{folder.root} may have deletion vectors, which DuckLake does not read",
-            hint="in Spark: ALTER TABLE … SET TBLPROPERTIES (delta.enableDeletionVectors = false), then "
-            "REORG TABLE … APPLY (PURGE) and ALTER TABLE … DROP FEATURE deletionVectors; or load the rows",
+            hint=_LOAD,
         )
     other = sorted(features - _FEATURES)
     if other or protocol.min_reader_version > 3:
@@ -93,7 +92,7 @@ def _live_files(table: Any) -> dict[str, Mapping[str, str | None]]:
     found: dict[str, Mapping[str, str | None]] = {}
     for row in rows:
         if row["path"] in found:
-            raise QueryError(f"the log lists the file {row['path']!r} twice", hint="repair the table")
+            raise QueryError(f"the log lists the file {row['path']!r} twice", hint="check the table with its own tools")
         found[row["path"]] = row.get("partition") or {}
     return found
 
@@ -102,7 +101,7 @@ def _relative(path: str) -> str:
     if "://" in path or path.startswith("/") or ".." in path.split("/"):
         raise UnsupportedError(
             f"the log names the file {path!r} outside the folder of the table",
-            hint="adopt the table that has the file; lakeconf reads nothing outside the folder",
+            hint="adopt the table that has the file: nothing outside the folder is read",
         )
     return unquote(path)
 
@@ -130,4 +129,6 @@ def _named_errors() -> Iterator[None]:
     except LakeconfError:
         raise
     except Exception as error:
-        raise QueryError(f"the log of the Delta table cannot be read: {error}", hint="repair the table") from error
+        raise QueryError(
+            f"the log of the Delta table cannot be read: {error}", hint="check the table with its own tools"
+        ) from error

@@ -69,7 +69,7 @@ class Folder:
         except (CatalogError, UnicodeError) as error:
             raise StorageError(
                 f"the path {path!r} is not one that a lake can name, or not below {self.root}",
-                hint="rename the file; lakeconf reads nothing outside the folder that it adopts",
+                hint="rename the file: nothing outside the folder is read",
             ) from error
 
     def paths(self) -> list[str]:
@@ -134,7 +134,7 @@ class Folder:
         except OSError as error:
             raise FileMissingError(
                 f"the file {path} cannot be read: {error.strerror}",
-                hint="restore it, or repair the table at its source",
+                hint="restore it",
             ) from error
         if not stat.S_ISREG(status.st_mode) or os.path.realpath(path) != path:
             raise StorageError(f"{path} is a link or no plain file", hint="put the file in its place")

@@ -84,7 +84,9 @@ def _current(folder: Folder) -> str:
         wanted = hint if hint.endswith(ENDING) else f"v{hint}{ENDING}" if hint.isdecimal() else f"{hint}{ENDING}"
         if wanted in names:
             return wanted
-        raise FileMissingError(f"{_HINT_FILE} names {wanted!r}, which does not exist", hint="repair the table")
+        raise FileMissingError(
+            f"{_HINT_FILE} names {wanted!r}, which does not exist", hint="check the table with its own tools"
+        )
     newest = max((name for name in names if name.endswith(ENDING)), default=None)
     if newest is None:
         raise FileMissingError(f"{folder.root}{METADATA}/ has no file *{ENDING}", hint="check the path")
@@ -185,4 +187,6 @@ def _named_errors() -> Iterator[None]:
     except LakeconfError:
         raise
     except Exception as error:
-        raise QueryError(f"the Iceberg table cannot be read: {error}", hint="repair the table") from error
+        raise QueryError(
+            f"the Iceberg table cannot be read: {error}", hint="check the table with its own tools"
+        ) from error

@@ -17,7 +17,7 @@ from lakeconf.wording import counted
 
 _SHOWN = 3
 _PREFIX = "adopt "
-_AGAIN = "adopt into a new table, or drop this one first: its older snapshots stay readable while the files exist"
+_AGAIN = "adopt into a new table"
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ def parquet_folder(folder: Folder, types: Mapping[str, str]) -> Source:
         raise SchemaError(
             f"the files have {next(name for name in first if folded(name) in names)!r}, which is also in their paths, "
             f"but not {missing[0]!r}",
-            hint="DuckLake reads all of these columns from the paths, or none: write the files again",
+            hint="write the files again: DuckLake reads all of these columns from the paths, or none",
         )
     in_path = {name: types.get(name, "") or _inferred(folder.connection, values, name) for name in missing}
     described = folder.connection.rows(f"DESCRIBE FROM {_rows_sql(paths, in_path)}")

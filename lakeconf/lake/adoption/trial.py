@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from lakeconf.catalog.column_types import fields_of, parsed_type
 from lakeconf.connection.connection import Connection
+from lakeconf.ducklake import metadata_database
 from lakeconf.errors import CommitError, LakeconfError, SchemaError
 from lakeconf.lake.adoption.adopted_source import Source
 from lakeconf.lake.adoption.tally import tally
@@ -90,7 +91,7 @@ def _field_ids(cursor: Connection, alias: str) -> dict[tuple[str, ...], int]:
     """The ids of columns, and of the fields in them, by their names."""
     rows = cursor.rows(
         "SELECT column_id, parent_column, column_name "
-        f"FROM __ducklake_metadata_{alias}.ducklake_column ORDER BY column_id"
+        f"FROM {metadata_database(alias)}.ducklake_column ORDER BY column_id"
     )
     names: dict[int, tuple[str, ...]] = {}
     for column_id, parent, name in rows:
@@ -138,7 +139,7 @@ def _check_statistics(cursor: Connection, alias: str, number: int, leaf: _Leaf) 
         "another number of NULLs than its footer": f"null_count IS DISTINCT FROM n - c{number}_n",
     }
     cases = " ".join(f"WHEN {condition} THEN {literal(problem)}" for problem, condition in problems.items())
-    metadata = f"__ducklake_metadata_{alias}"
+    metadata = metadata_database(alias)
     rows = cursor.rows(
         f"""
         WITH statistics AS (

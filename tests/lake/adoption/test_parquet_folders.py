@@ -26,7 +26,7 @@ from lakeconf.errors import (
     StorageError,
     UnsupportedError,
 )
-from lakeconf.lake.adoption import adoption
+from lakeconf.lake.adoption import adoption, trial
 from lakeconf.lake.adoption.footers import Field, check_schemas
 
 if TYPE_CHECKING:
@@ -287,7 +287,7 @@ def test_a_file_that_changes_before_the_commit_is_not_adopted(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = one_file(tmp_path / "src", pa.table({"a": [1]}))
-    checked = adoption.check_rows
+    checked = trial.check_rows
 
     def check_and_change(*arguments: Any, **options: Any) -> int:
         count = checked(*arguments, **options)
@@ -303,7 +303,7 @@ def test_two_adoptions_at_once_do_not_add_a_file_twice(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = one_file(tmp_path / "src", pa.table({"a": [1]}))
-    checked = adoption.check_rows
+    checked = trial.check_rows
     with store.open() as lake, store.open() as other:
         lake.create_table("raw.t", {"a": "BIGINT"})
         other.refresh()
