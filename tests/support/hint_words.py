@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 _VERBS = """
-    add adopt annotate append bring call cast change check choose close commit compact compare compute confirm correct create
-    declare delete detach drop end expire export filter find fix free give install keep let list load look make merge move name nest
-    omit open override pass permit pick plan put read rebuild reference refresh register remove rename renew replace
-    reset restore return round run save select set split start try update use write
+    add adopt annotate append bring call cast change check choose close commit compact compare compute confirm
+    correct create declare delete detach drop end expire export filter find fix free give install keep let list
+    load look make merge move name nest omit open override pass permit pick plan put read rebuild reference
+    refresh register remove rename renew replace reset restore return round run save select set split start try
+    update use write
 """
 VERBS = frozenset(_VERBS.split())
 
