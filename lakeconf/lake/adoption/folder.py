@@ -178,5 +178,5 @@ def check_parquet_names(root: str, paths: Sequence[str]) -> None:
 
 
 def _is_hidden(name: str) -> bool:
-    # Spark and Hive skip these, too: marks of jobs, temporary folders, checksums. `_day=1` is the folder of a partition.
+    # Spark and Hive skip these, too: marks of jobs, temporary folders, checksums. But `_day=1` is a partition.
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
