@@ -128,8 +128,8 @@ METHODS: dict[type, dict[str, Callable[[Any], object]]] = {
 }
 # These write, need a running Spark, or have tests of their own.
 OTHERS = {
-    Lake: "audit close create_table create_view drop_table drop_view execute open read_parquet rename_table restore "
-    "stream stream_sink transaction",
+    Lake: "adopt audit close create_table create_view drop_table drop_view execute open plan_adopt read_parquet "
+    "rename_table restore stream stream_sink transaction",
     Maintenance: "cleanup compact expire_snapshots flush rewrite",
     Table: "append delete evolve merge overwrite overwrite_partitions set_comments update",
 }

@@ -453,7 +453,8 @@ _COMMANDS = (
     "doctor, tables, tables t, snapshots, history t, sql FROM t, sql FROM v, sql SELECT m(1), report -o report.html, "
     "graph, plan, diff dev dev t, copy dev other --yes, move dev third --yes, "
     "restore t --version 3 --yes, undo t --yes, run --yes, "
-    "load more.csv t --yes, test, metrics, grants --role reader, maintain --dry-run, maintain --yes"
+    "load more.csv t --yes, adopt old --table fresh --yes, test, metrics, "
+    "grants --role reader, maintain --dry-run, maintain --yes"
 )
 COMMANDS = _COMMANDS.split(", ")
 WITHOUT_LAKE = {"init", "validate", "stores", "preview-sql", "export"}
@@ -497,6 +498,8 @@ def commanded(tmp_path: Path, server: S3Server) -> tuple[Store, dict[str, Any]]:
     (tmp_path / "lakeconf.toml").write_text(f"default_store = 'dev'\n{text}")
     (tmp_path / "m.sql").write_text("SELECT id FROM main.t")
     (tmp_path / "more.csv").write_text("id,name,d\n78,z,1\n")
+    (tmp_path / "old").mkdir()
+    duckdb.sql(f"COPY (SELECT 1 AS id) TO '{tmp_path}/old/a.parquet'")
     store = lakeconf.init(tmp_path / "lakeconf.toml").get_store()
     with store.open() as lake:
         lake.create_table("t", like=ROWS).append(ROWS, idempotency_key="k")
