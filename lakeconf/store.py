@@ -51,7 +51,9 @@ from lakeconf.sql import (
 if TYPE_CHECKING:
     import duckdb
 
+    from lakeconf.lake.backups import Backup
     from lakeconf.lake.lake import Lake
+    from lakeconf.transfer.backup import BackupState
     from lakeconf.transfer.move import MovePlan
 
 Reread = Callable[[], StorageBackend | None]
@@ -234,6 +236,41 @@ class Store:
 
         check_flags(read_only=read_only)
         return Lake.open(for_reading(self) if read_only else self, engine)
+
+    def back_up(self, to: str) -> Backup:
+        """Backs up the catalog at its newest snapshot, while writers go on. The data files stay where they are.
+
+        Args:
+            to: A folder, or a URI such as `s3://bucket/backups`, which the credentials of the store's storage must
+                reach. Each backup is a new folder below it.
+
+        Returns:
+            The backup.
+
+        Raises:
+            CatalogError: There is no lake, or its catalog cannot be copied.
+            ConnectionFailed: The catalog cannot be reached, or this process has a catalog in DuckDB open.
+            StorageError: The backup cannot be written.
+            UnsupportedError: The store has no credentials for the URI, or the lake is encrypted and its files are in
+                the same bucket: the backup has their keys.
+        """
+        from lakeconf.transfer.backup import back_up
+
+        return back_up(self, to)
+
+    def backups(self, place: str) -> list[BackupState]:
+        """The backups in a place, newest first, each with the files that it needs and that do not exist.
+
+        Args:
+            place: The folder or URI, as for `back_up`.
+
+        Raises:
+            StorageError: The place does not exist, or cannot be read.
+            UnsupportedError: The store has no credentials for the URI.
+        """
+        from lakeconf.transfer.backup import list_backups
+
+        return list_backups(self, place)
 
     def plan_move(self, target: Store) -> MovePlan:
         """What `move_to` would copy; nothing is changed. The errors are those of `move_to`."""

@@ -42,8 +42,11 @@ LAYERS: dict[str, set[str]] = BASE | {
     "cli": LAKE | {"config", "inspection", "transfer", "pipelines", "integrations"},
     "__main__": {"cli"},
 }
-# The only exceptions to the order: a store opens, attaches and moves a lake, and lakes are built on stores.
-BACK = {("lakeconf.store", f"lakeconf.{name}") for name in ("lake.lake", "lake.named_lake", "transfer.move")}
+# The only exceptions to the order: a store opens, attaches, moves and backs up a lake, and lakes are built on stores.
+BACK = {
+    ("lakeconf.store", f"lakeconf.{name}")
+    for name in ("lake.lake", "lake.named_lake", "lake.backups", "transfer.move", "transfer.backup")
+}
 # Function-level imports that follow the order; they load slow modules or optional dependencies.
 LAZY = {
     ("lakeconf.engines.spark.column_expressions", "lakeconf.engines.spark.internals"),

@@ -1,4 +1,4 @@
-"""Commands on whole lakes: move."""
+"""Commands on whole lakes: move, backup, backups."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lakeconf.cli.options import ChangeOptions, change_options
-from lakeconf.cli.output import show, show_lines
+from lakeconf.cli.options import ChangeOptions, change_options, output_options, store_option
+from lakeconf.cli.output import show, show_json, show_lines, show_table
 from lakeconf.config.config import init
-from lakeconf.wording import byte_size
+from lakeconf.wording import byte_size, counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from lakeconf.transfer.backup import BackupState
     from lakeconf.transfer.move import MovePlan
 
 # Of all bytes, between two lines about the progress.
@@ -64,3 +65,52 @@ def _data(plan: MovePlan, *, done: bool) -> dict[str, object]:
     data = dataclasses.asdict(plan)
     data.pop("is_done")
     return data | {"done": done}
+
+
+@click.command("backup", short_help="Back up the catalog of a lake.")
+@store_option
+@click.option(
+    "--to", "place", required=True, metavar="PLACE", help="Folder of the backups, or a URI of the store's service."
+)
+@output_options("text", "json")
+def backup_command(store: str | None, place: str, source: str | None, format_name: str) -> None:
+    """Back up the catalog of the lake at its newest snapshot, while writers go on.
+
+    The data files stay where they are: `lakeconf backups` says whether a backup still has all of them.
+    """
+    backup = init(source).get_store(store).back_up(place)
+    if format_name == "json":
+        show_json(backup.data())
+        return
+    show(f"backed up snapshot {backup.snapshot_id} of {backup.store} to {backup.path}")
+    show(f"it needs {counted(backup.files, 'file')} ({byte_size(backup.file_bytes)})")
+
+
+@click.command("backups", short_help="List backups, and whether their files exist.")
+@store_option
+@click.option("--from", "place", required=True, metavar="PLACE", help="Folder or URI of the backups.")
+@output_options("text", "json")
+def backups_command(store: str | None, place: str, source: str | None, format_name: str) -> None:
+    """List the backups in PLACE, newest first, and say whether the files that they need are still there.
+
+    The exit code is 1 if a backup is damaged or lacks files.
+    """
+    states = init(source).get_store(store).backups(place)
+    if format_name == "json":
+        show_json([state.data() for state in states])
+    elif states:
+        show_table([("time (UTC)", "snapshot", "files", "state", "path"), *map(_row, states)])
+    else:
+        show(f"there is no backup in {place}")
+    if any(state.problem for state in states):
+        raise click.exceptions.Exit(1)
+
+
+def _row(state: BackupState) -> tuple[str, ...]:
+    backup = state.backup
+    of_backup = (
+        ("", "", "")
+        if backup is None
+        else (f"{backup.time:%Y-%m-%d %H:%M:%S}", str(backup.snapshot_id), f"{backup.files:,}")
+    )
+    return (*of_backup, state.problem or "whole", state.path)

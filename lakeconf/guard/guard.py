@@ -125,6 +125,15 @@ class LakeGuard:
             yield lock
 
     @contextlib.contextmanager
+    def keeping_files(self) -> Iterator[None]:
+        """Protects the files of the lake from maintenance, while writers go on."""
+        if self._locks is None:
+            yield
+            return
+        with self._locks.shared(), self._counted():
+            yield
+
+    @contextlib.contextmanager
     def removing(self, *, force: bool = False) -> Iterator[None]:
         """Protects maintenance that removes snapshots or files: no writer of lakeconf is active at the same time."""
         if self._locks is None and not force:

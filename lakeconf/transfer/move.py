@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import tempfile
 from collections.abc import Iterator
@@ -13,21 +12,20 @@ from typing import Any
 
 from lakeconf.catalog.admission import compose_path
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
-from lakeconf.connection.connection import Connection, connect
+from lakeconf.connection.connection import Connection
 from lakeconf.errors import CatalogChangedError, CatalogError, LakeconfError, UnsupportedError, listed
-from lakeconf.guard.guard import LakeGuard, guard_of, reader_of
+from lakeconf.guard.guard import LakeGuard
 from lakeconf.inspection.catalog_files import registered_files
 from lakeconf.logs import event_logger
-from lakeconf.sql import Use, identifier
-from lakeconf.store import Store, attach_to, for_reading
+from lakeconf.sql import identifier
+from lakeconf.store import Store
 from lakeconf.transfer.file_copies import FileCopies, FileCopy, Progress, sizes
 from lakeconf.transfer.move_target import MoveTarget
+from lakeconf.transfer.opened import METADATA, canonical, opened_lake
 from lakeconf.transfer.staged_catalog import attached, relocate, stage
 from lakeconf.wording import byte_size, counted
 
 _log = event_logger("transfer")
-_METADATA = "lakeconf_source_catalog"
-_PINNED = ("snapshot_version", "snapshot_time")
 # What a writer changes without a new snapshot: options, and snapshots that expire.
 _STATE = """
     SELECT 'snapshots', count(*)::VARCHAR, max(snapshot_id)::VARCHAR, NULL FROM ducklake_snapshot
@@ -44,8 +42,6 @@ _STORED_SQL = """
         WHERE s.end_snapshot IS NULL AND t.end_snapshot IS NULL
     ORDER BY ALL
 """
-_SCHEMES = re.compile(r"^(s3a|s3n|gcs)://")
-_SAME = {"s3a": "s3://", "s3n": "s3://", "gcs": "gs://"}
 
 
 @dataclass(frozen=True)
@@ -106,32 +102,18 @@ def move(source: Store, target: Store, progress: Progress | None = None) -> Move
 @contextlib.contextmanager
 def _opened(source: Store, target: Store) -> Iterator[_Move]:
     """Both ends of a move, each with a connection that has its own secrets only."""
-    store = for_reading(source)
-    options = {key: value for key, value in store.attach_options.items() if key not in _PINNED}
-    store = store.replace(attach_options=options | {"metadata_catalog": _METADATA})
-    with connect(store.secrets) as connection, MoveTarget.opened(target) as end:
-        attach_to(store, connection, without=Use)
-        connection.prefer_builtins(store.alias)
-        reader = reader_of(store.metadata_backend, store.names, connection)
-        guard = guard_of(reader, store.metadata_backend, store.storage_backend, store.names)
+    with opened_lake(source) as (reader, guard), MoveTarget.opened(target) as end:
         _check_apart(reader.data_path, end.root)
-        yield _Move(store, reader, guard, end)
+        yield _Move(source, reader, guard, end)
 
 
 def _check_apart(source: str, target: str) -> None:
-    first, second = _canonical(source), _canonical(target)
+    first, second = canonical(source), canonical(target)
     if first.startswith(second) or second.startswith(first):
         raise LakeconfError(
             f"the data paths {source} and {target} are in each other: nothing was copied",
             hint="give the target a folder or prefix of its own",
         )
-
-
-def _canonical(path: str) -> str:
-    """A path in a form in which those of one file are equal."""
-    if "://" in path:
-        return _SCHEMES.sub(lambda scheme: _SAME[scheme[1]], path)
-    return os.path.realpath(path) + "/" * path.endswith("/")
 
 
 @dataclass
@@ -161,7 +143,7 @@ class _Move:
                 plan, copies = self._planned(state)
                 with state.transaction() as transaction:
                     before = transaction.rows(_STATE)
-                    stage(transaction, self.reader.catalog_type, _METADATA)
+                    stage(transaction, self.reader.catalog_type, METADATA)
             if not plan.is_done:
                 copies.check_source(self.reader.data_path)
                 self.target.begin(self.reader.lake_id)
@@ -211,7 +193,7 @@ class _Move:
 
     def _check_outside(self, outside: dict[str, int]) -> None:
         """Rejects files elsewhere that the target could not read, or would lose with the source."""
-        below = [path for path in outside if _canonical(path).startswith(_canonical(self.reader.data_path))]
+        below = [path for path in outside if canonical(path).startswith(canonical(self.reader.data_path))]
         if below:
             raise UnsupportedError(
                 f"{below[0]} is in the data path {self.reader.data_path}, but the catalog names it in another way: "

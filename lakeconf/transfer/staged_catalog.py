@@ -133,8 +133,9 @@ def _value_types(
 @contextlib.contextmanager
 def attached(connection: Connection, file: Path, *, read_only: bool = False) -> Iterator[None]:
     """Attaches a staged catalog to a connection; UTC is the time zone of the text that catalogs store."""
-    options = " (READ_ONLY)" if read_only else ""
-    connection.execute(f"ATTACH {literal(str(file))} AS {STAGED}{options}")
+    # With small blocks, the file of a small catalog is small, too.
+    options = "READ_ONLY" if read_only else "" if file.exists() else "BLOCK_SIZE 16384"
+    connection.execute(f"ATTACH {literal(str(file))} AS {STAGED}{options and f' ({options})'}")
     try:
         connection.execute("SET GLOBAL TimeZone = 'UTC'")
         yield

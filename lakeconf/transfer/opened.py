@@ -1,0 +1,54 @@
+"""Opens the catalogs of a transfer: that of a lake, and that of a backup in its place."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from lakeconf.backends.registry import metadata_backend
+from lakeconf.catalog.reader import CatalogReader
+from lakeconf.connection.connection import connect
+from lakeconf.guard.guard import LakeGuard, guard_of, reader_of
+from lakeconf.sql import Use
+from lakeconf.store import Store, attach_to, for_reading
+
+# The database of the catalog of an opened lake. It is not hidden.
+METADATA = "lakeconf_source_catalog"
+_PINNED = ("snapshot_version", "snapshot_time")
+_SCHEMES = re.compile(r"^(s3a|s3n|gcs)://")
+_SAME = {"s3a": "s3://", "s3n": "s3://", "gcs": "gs://"}
+
+
+def canonical(path: str) -> str:
+    """A path in a form in which those of one file are equal."""
+    if "://" in path:
+        return _SCHEMES.sub(lambda scheme: _SAME[scheme[1]], path)
+    return os.path.realpath(path) + "/" * path.endswith("/")
+
+
+@contextlib.contextmanager
+def opened_lake(store: Store) -> Iterator[tuple[CatalogReader, LakeGuard]]:
+    """A lake that is only read, at its newest snapshot, with a connection that has its own secrets only."""
+    store = for_reading(store)
+    options = {key: value for key, value in store.attach_options.items() if key not in _PINNED}
+    store = store.replace(attach_options=options | {"metadata_catalog": METADATA})
+    with connect(store.secrets) as connection:
+        attach_to(store, connection, without=Use)
+        connection.prefer_builtins(store.alias)
+        reader = reader_of(store.metadata_backend, store.names, connection)
+        yield reader, guard_of(reader, store.metadata_backend, store.storage_backend, store.names)
+
+
+@contextlib.contextmanager
+def opened_copy(store: Store, catalog: Path) -> Iterator[CatalogReader]:
+    """The lake of a store with a copy of its catalog in a DuckDB file; its files are those of the store."""
+    backend = metadata_backend("duckdb").model_validate({"type": "duckdb", "uri": str(catalog)})
+    copy = store.replace(metadata_backend=backend, attach_options={"override_data_path": True, "read_only": True})
+    copy = for_reading(copy)
+    with connect(copy.secrets) as connection:
+        attach_to(copy, connection, without=Use)
+        connection.prefer_builtins(copy.alias)
+        yield reader_of(copy.metadata_backend, copy.names, connection)
