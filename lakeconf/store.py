@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from lakeconf.lake.lake import Lake
     from lakeconf.transfer.backup import BackupState
     from lakeconf.transfer.move import MovePlan
+    from lakeconf.transfer.restore_lake import LakeRestorePlan
 
 Reread = Callable[[], StorageBackend | None]
 _NAME = 'pass the name of the store: Store("dev", …)'
@@ -271,6 +272,38 @@ class Store:
         from lakeconf.transfer.backup import list_backups
 
         return list_backups(self, place)
+
+    def plan_restore_lake(self, backup: str) -> LakeRestorePlan:
+        """What `restore_lake` would do, and which commits it would lose; nothing is changed.
+
+        The errors are those of `restore_lake`.
+        """
+        from lakeconf.transfer.restore_lake import plan_restore_lake
+
+        return plan_restore_lake(self, backup)
+
+    def restore_lake(self, backup: str, *, plan: LakeRestorePlan | None = None) -> LakeRestorePlan:
+        """Puts the catalog of a backup in the place of this lake's catalog, or where there is none.
+
+        An existing catalog is backed up beside the backup before it is replaced in one transaction. Lakes that are open
+        must be opened again.
+
+        Args:
+            backup: The folder or URI of the backup.
+            plan: The result of `plan_restore_lake`: if the lake has changed since, nothing is done.
+
+        Returns:
+            What was done.
+
+        Raises:
+            CatalogError: The backup is damaged, or is that of another lake.
+            CatalogChangedError: The lake has changed since the plan, or a program without lakeconf's locks wrote to it.
+            CommitError: A writer was active all the time.
+            StorageError: A file that the backup needs is missing.
+        """
+        from lakeconf.transfer.restore_lake import restore_lake
+
+        return restore_lake(self, backup, plan)
 
     def plan_move(self, target: Store) -> MovePlan:
         """What `move_to` would copy; nothing is changed. The errors are those of `move_to`."""

@@ -43,9 +43,10 @@ LAYERS: dict[str, set[str]] = BASE | {
     "__main__": {"cli"},
 }
 # The only exceptions to the order: a store opens, attaches, moves and backs up a lake, and lakes are built on stores.
+TRANSFERS = ("backup", "move", "restore_lake")
 BACK = {
     ("lakeconf.store", f"lakeconf.{name}")
-    for name in ("lake.lake", "lake.named_lake", "lake.backups", "transfer.move", "transfer.backup")
+    for name in ("lake.lake", "lake.named_lake", "lake.backups", *(f"transfer.{name}" for name in TRANSFERS))
 }
 # Function-level imports that follow the order; they load slow modules or optional dependencies.
 LAZY = {

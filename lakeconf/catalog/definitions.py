@@ -8,7 +8,8 @@ schema version, by which DuckLake remembers definitions too.
 
 So DuckLake itself reads a restored backup with the columns that the lost commits gave to its tables, and would write
 such files. As soon as another snapshot has the id of one that the reader has seen, no definition is found any more. The
-reader has seen the snapshot at which its lake was opened, the newest one at each look-up, and those that it committed.
+reader has seen the newest snapshot when its lake was opened or refreshed and at each look-up, and those that it
+committed.
 """
 
 from __future__ import annotations
@@ -117,10 +118,10 @@ class Definitions(Generic[Definition]):
         return snapshot_id >= self._seen.snapshot_id
 
     def saw(self, snapshot_id: int, moment: datetime, info: str | None) -> None:
-        """Compares the newest snapshot with the one that the reader has seen, or takes note of the first."""
+        """Compares the newest snapshot with the one that the reader has seen, or takes note of it."""
         if self._seen.snapshot_id == snapshot_id:
             self._seen.check(moment, info)
-        elif self._seen.snapshot_id < 0:
+        else:
             self._see(_Seen(snapshot_id, moment))
 
     def committed(self, snapshot_id: int, token: str) -> None:

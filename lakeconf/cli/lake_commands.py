@@ -1,4 +1,4 @@
-"""Commands on whole lakes: move, backup, backups."""
+"""Commands on whole lakes: move, backup, backups, restore-lake."""
 
 from __future__ import annotations
 
@@ -114,3 +114,30 @@ def _row(state: BackupState) -> tuple[str, ...]:
         else (f"{backup.time:%Y-%m-%d %H:%M:%S}", str(backup.snapshot_id), f"{backup.files:,}")
     )
     return (*of_backup, state.problem or "whole", state.path)
+
+
+@click.command("restore-lake", short_help="Restore the catalog of a lake from a backup.")
+@click.argument("backup")
+@store_option
+@change_options
+def restore_lake_command(backup: str, store: str | None, source: str | None, change: ChangeOptions) -> None:
+    """Put the catalog of BACKUP, a folder or URI that `lakeconf backups` lists, in the place of the store's catalog, or
+    where there is none.
+
+    The command first shows its plan: the commits that BACKUP lacks, and that would be lost. It backs up an existing
+    catalog beside BACKUP, and replaces it in one transaction. Writers of lakeconf wait meanwhile.
+    """  # noqa: D205 - click shows the first paragraph
+    chosen_store = init(source).get_store(store)
+    plan = chosen_store.plan_restore_lake(backup)
+    if change.is_text:
+        show_lines(str(plan))
+    done = change.carry_out(
+        f"Restore {chosen_store.name} to snapshot {plan.backup.snapshot_id}?",
+        lambda: chosen_store.restore_lake(backup, plan=plan),
+        lambda done: (done or plan).data() | {"done": done is not None},
+        needed=True,
+    )
+    if done is not None and change.is_text:
+        show(f"restored {chosen_store.name}: open lakes must be opened again")
+        if done.kept is not None:
+            show(f"the catalog before is the backup {done.kept}")

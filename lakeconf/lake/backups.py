@@ -152,6 +152,14 @@ class BackupPlace:
                 )
             yield cls(root, connection)
 
+    @classmethod
+    @contextlib.contextmanager
+    def of(cls, store: Store, path: str) -> Iterator[tuple[BackupPlace, Backup]]:
+        """Opens the place of the backup with this path or URI, and reads its manifest."""
+        folder, _, name = (path if "://" in path else os.path.abspath(path)).rstrip("/").rpartition("/")
+        with cls.opened(store, folder or "/") as place:
+            yield place, place.backup(name)
+
     def names(self) -> list[str]:
         """The names of all backups.
 

@@ -55,13 +55,18 @@ class BackupState:
 
 def back_up(store: Store, to: str) -> Backup:
     """Backs up the catalog of a lake; see `Store.back_up`."""
-    with BackupPlace.opened(store, to) as place, opened_lake(store) as (reader, guard):
-        _check_place(place.root, reader)
-        # Maintenance must not remove a file between the moment of the backup and its manifest.
-        with guard.keeping_files(), tempfile.TemporaryDirectory(prefix="lakeconf-") as folder:
-            staged, newest, files = _staged(reader, Path(folder))
-            backup = _described(store, place, reader, staged, newest, files)
-            place.publish(backup, staged)
+    # Maintenance must not remove a file between the moment of the backup and its manifest.
+    with BackupPlace.opened(store, to) as place, opened_lake(store) as (reader, guard), guard.keeping_files():
+        return back_up_to(place, store, reader)
+
+
+def back_up_to(place: BackupPlace, store: Store, reader: CatalogReader) -> Backup:
+    """Backs up the catalog of a lake; the caller keeps maintenance out."""
+    _check_place(place.root, reader)
+    with tempfile.TemporaryDirectory(prefix="lakeconf-") as folder:
+        staged, newest, files = _staged(reader, Path(folder))
+        backup = _described(store, place, reader, staged, newest, files)
+        place.publish(backup, staged)
     _log.info("backed up %s at snapshot %d to %s", store.name, backup.snapshot_id, backup.path)
     return backup
 

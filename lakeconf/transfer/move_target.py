@@ -30,7 +30,7 @@ from lakeconf.guard.marker import create_file, hashes
 from lakeconf.sql import Attach, Use, files_sql, literal
 from lakeconf.store import Store, attach_to, for_reading
 from lakeconf.transfer.file_copies import files_below, remove_parts
-from lakeconf.transfer.staged_catalog import columns_by_table, write
+from lakeconf.transfer.staged_catalog import columns_by_table, replace, write
 
 _CATALOG = "lakeconf_catalog"
 _PURPOSE = "marks the folder that a lake is moved to; `lakeconf move SOURCE TARGET` removes this file at the end"
@@ -91,7 +91,7 @@ class MoveTarget:
         marker = self._moving()
         if marker is not None:
             self._check_own(marker, lake_id)
-        if self._has_catalog():
+        if self.has_catalog():
             if marker is None or self._lake_id() != lake_id:
                 raise self._not_empty(f"the catalog {self.store.metadata_backend.description()} exists")
             return True
@@ -104,7 +104,7 @@ class MoveTarget:
         wanted = self.store.attach_options.get("encrypted")
         if wanted is not None and bool(wanted) != encrypted:
             raise UnsupportedError(
-                f"the lake is {'' if encrypted else 'not '}encrypted, and a move keeps that: nothing was copied",
+                f"the lake is {'' if encrypted else 'not '}encrypted, and stays so: nothing was copied",
                 hint=f"remove encrypted from attach_options of the store {self.store.name!r}; `lakeconf copy` copies "
                 "tables to a new lake with another encryption",
             )
@@ -143,6 +143,21 @@ class MoveTarget:
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
 
+    def replace_catalog(self, staged: Path, newest: int) -> None:
+        """Replaces the existing catalog by a staged one, in one transaction; `newest` is its newest snapshot."""
+        server = self.store.metadata_backend.server()
+        with self._attached():
+            waiting = None if server is None else server.await_commits(_CATALOG, self.schema)
+            replace(self.connection, _CATALOG, self.schema, staged, newest, waiting)
+
+    def check_not_moving(self) -> None:
+        """Rejects the data path of a lake that is being moved there."""
+        if self._moving() is not None:
+            raise CatalogError(
+                f"a lake is being moved to {self.root}, according to {self.root}{MOVING}: nothing was changed",
+                hint="run the same `lakeconf move` again first",
+            )
+
     def _publish(self, new: Path, file: Path) -> None:
         with new.open("rb") as written:
             os.fsync(written.fileno())
@@ -170,7 +185,12 @@ class MoveTarget:
         remove_files(self.connection, [self.root + MOVING])
         return newest
 
-    def _has_catalog(self) -> bool:
+    def has_catalog(self) -> bool:
+        """True if there is a catalog, or anything in its place.
+
+        Raises:
+            CatalogError: A lost catalog has left something behind.
+        """
         file = self.store.metadata_backend.file()
         if file is not None:
             beside = (Path(f"{file}{suffix}") for suffix in DATABASE_SUFFIXES)

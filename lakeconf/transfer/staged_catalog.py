@@ -165,15 +165,53 @@ def relocate(file: Path, source: str, target: str) -> None:
 
 def write(connection: Connection, database: str, schema: str, file: Path) -> None:
     """Writes a staged catalog to an attached database without DuckLake tables, in one transaction."""
+    with _writing(connection, database, file) as (kind, tables):
+        if schema != "main":
+            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {qualified(database, schema)}")
+        for name, table_columns in tables.items():
+            target = qualified(database, schema, name)
+            connection.execute(f"CREATE TABLE {target} ({_declarations(table_columns, kind)})")
+            _write_table(connection, kind, target, name, table_columns)
+
+
+def replace(
+    connection: Connection, database: str, schema: str, file: Path, newest: int, await_commits: str | None
+) -> None:
+    """Replaces the rows of an attached catalog by those of a staged one, in one transaction.
+
+    The tables stay, with the rights of others on them, apart from those with inlined rows. `newest` is the snapshot
+    that the catalog must have, and `await_commits` keeps other commits out.
+    """
+    with _writing(connection, database, file) as (kind, tables):
+        if await_commits is not None:
+            connection.execute(await_commits)
+        ((now,),) = connection.rows(f"SELECT max(snapshot_id) FROM {qualified(database, schema, 'ducklake_snapshot')}")  # noqa: S608
+        if now != newest:
+            raise CatalogChangedError(
+                f"another program wrote snapshot {now} meanwhile: nothing was changed",
+                hint="run the command again when all writers have ended",
+            )
+        existing, own = columns_by_table(connection, database, schema), own_tables()
+        check_known(existing)
+        for name in existing:
+            target = qualified(database, schema, name)
+            connection.execute(f"DELETE FROM {target}" if name in own else f"DROP TABLE {target}")  # noqa: S608
+        for name, table_columns in tables.items():
+            target = qualified(database, schema, name)
+            if name not in own:
+                connection.execute(f"CREATE TABLE {target} ({_declarations(table_columns, kind)})")
+            _write_table(connection, kind, target, name, table_columns)
+
+
+@contextlib.contextmanager
+def _writing(connection: Connection, database: str, file: Path) -> Iterator[tuple[str, Tables]]:
+    """A transaction with a staged catalog: the kind of the database, and the tables to write."""
     ((kind,),) = connection.rows("SELECT type FROM duckdb_databases() WHERE database_name = ?", [database])
     with attached(connection, file, read_only=True):
         tables = _staged_tables(connection)
         connection.execute("BEGIN")
         try:
-            if schema != "main":
-                connection.execute(f"CREATE SCHEMA IF NOT EXISTS {qualified(database, schema)}")
-            for name, table_columns in tables.items():
-                _write_table(connection, str(kind), qualified(database, schema, name), name, table_columns)
+            yield str(kind), tables
             connection.execute("COMMIT")
         except BaseException:
             with contextlib.suppress(LakeconfError):
@@ -195,7 +233,6 @@ def _write_table(
     connection: Connection, kind: str, target: str, name: str, table_columns: tuple[CatalogColumn, ...]
 ) -> None:
     source = qualified(STAGED, "main", name)
-    connection.execute(f"CREATE TABLE {target} ({_declarations(table_columns, kind)})")
     values = ", ".join(column.written(kind) for column in table_columns)
     try:
         connection.execute(f"INSERT INTO {target} SELECT {values} FROM {source}")  # noqa: S608 - quoted names

@@ -1,4 +1,4 @@
-"""Runs a command that copies a whole lake, whose process is killed at one of its steps; a script.
+"""Runs a command on a whole lake, whose process is killed at one of its steps; a script.
 
 Usage: python dying_move.py NUMBER WHEN ARGUMENT…: WHEN is `before` or `after` the step with this number, from 1 on.
 With 0, the last line of its output is the number of steps.
@@ -19,7 +19,9 @@ from lakeconf.transfer import move_target
 
 # What changes files or a catalog.
 STEP = re.compile(
-    r"COMMIT$|COPY |CREATE TABLE .*(ducklake_snapshot|ducklake_tag)\b|ATTACH .*\.lakeconf-move", re.DOTALL
+    r"COMMIT$|COPY |CREATE TABLE .*(ducklake_snapshot|ducklake_tag)\b|"
+    r"DELETE FROM .*\bducklake_(snapshot|tag)\b|ATTACH .*\.lakeconf-move",
+    re.DOTALL,
 )
 
 
@@ -44,6 +46,7 @@ def main(number: int, when: str, arguments: list[str]) -> None:
     Connection.execute = dying(Connection.execute, lambda _, sql, *__: STEP.match(sql))  # type: ignore[method-assign]
     os.link = dying(os.link)
     Path.replace = dying(Path.replace)  # type: ignore[method-assign]
+    Path.rename = dying(Path.rename)  # type: ignore[method-assign]
     move_target.remove_files = dying(move_target.remove_files)  # type: ignore[attr-defined]
     code = run(arguments)
     if number == 0:

@@ -52,6 +52,18 @@ def in_bucket(server: S3Server | AzureServer, bucket: str | None = None) -> dict
     return {"type": "s3", "bucket": bucket, "region": server.region, "url_style": "path", **keys, **common}
 
 
+def new_store(request: pytest.FixtureRequest, folder: Path, name: str, catalog: str, storage: str) -> Store:
+    """A store without a lake, on these kinds of catalog and storage, with a folder of its own."""
+    (folder / name).mkdir()
+    backends = {
+        "metadata_backend": on_catalog(request, folder / name, catalog),
+        "storage_backend": in_bucket(request.getfixturevalue("s3_server"))
+        if storage == "s3"
+        else {"type": "local", "path": str(folder / name / "data")},
+    }
+    return lakeconf.init({"stores": {name: backends}}).get_store(name)
+
+
 def config_of(
     folder: Path, catalog: dict[str, Any] | None = None, storage: dict[str, Any] | None = None
 ) -> dict[str, Any]:

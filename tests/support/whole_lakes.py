@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
+from lakeconf.backends.registry import metadata_backend
+from lakeconf.lake.backups import Backup, BackupPlace
 from lakeconf.transfer.catalog_tables import TABLES, own_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from lakeconf import Store
 
@@ -61,6 +64,14 @@ def fill(store: Store, statements: Sequence[str] = HISTORY) -> None:
     with store.replace(attach_options=options).connect() as connection:
         for statement in statements:
             connection.execute(statement.format(alias=store.alias))
+
+
+@contextlib.contextmanager
+def backed_up(store: Store, backup: Backup) -> Iterator[Store]:
+    """A store with the catalog of a backup."""
+    with BackupPlace.of(store, backup.path) as (place, _), place.catalog(backup) as catalog:
+        backend = metadata_backend("duckdb").model_validate({"type": "duckdb", "uri": str(catalog)})
+        yield store.replace(metadata_backend=backend, attach_options={"read_only": True})
 
 
 def everything(store: Store) -> dict[str, Any]:

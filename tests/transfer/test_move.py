@@ -6,11 +6,10 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from local_stores import in_bucket, on_catalog
+from local_stores import new_store
 from strength import in_prove
 from whole_lakes import everything, fill
 
-import lakeconf
 from lakeconf.ducklake import MARKER, MOVING
 from lakeconf.errors import (
     CatalogChangedError,
@@ -42,14 +41,7 @@ PAIRS = [*FEW, *in_prove(pair for pair in itertools.product(ENDS, ENDS) if pair 
 
 def made(request: pytest.FixtureRequest, folder: Path, name: str, end: tuple[str, str]) -> Store:
     """A store without a lake."""
-    (folder / name).mkdir()
-    catalog = on_catalog(request, folder / name, end[0])
-    storage = (
-        in_bucket(request.getfixturevalue("s3_server"))
-        if end[1] == "s3"
-        else {"type": "local", "path": str(folder / name / "data")}
-    )
-    return lakeconf.init({"stores": {name: {"metadata_backend": catalog, "storage_backend": storage}}}).get_store(name)
+    return new_store(request, folder, name, *end)
 
 
 @pytest.mark.slow
@@ -416,7 +408,7 @@ def test_encrypted_lake_stays_encrypted_and_private(
     source, target = (made(request, tmp_path, name, (second, "local")) for name in ("laptop", "server"))
     source = source.replace(attach_options={"encrypted": True})
     fill(source, SHORT)
-    with pytest.raises(UnsupportedError, match="is encrypted, and a move keeps that"):
+    with pytest.raises(UnsupportedError, match="is encrypted, and stays so"):
         source.plan_move(target.replace(attach_options={"encrypted": False}))
     source.move_to(target)
     assert ids(target) == ids(source)
@@ -427,7 +419,7 @@ def test_encrypted_lake_stays_encrypted_and_private(
 def test_lake_cannot_become_encrypted(ends: tuple[Store, Store], tmp_path: Path) -> None:
     source, target = ends
     for command in (source.plan_move, source.move_to):
-        with pytest.raises(UnsupportedError, match="is not encrypted, and a move keeps that"):
+        with pytest.raises(UnsupportedError, match="is not encrypted, and stays so"):
             command(target.replace(attach_options={"encrypted": True}))
     assert not (tmp_path / "server" / "data").exists()
     source.move_to(target)
