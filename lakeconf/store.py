@@ -51,7 +51,7 @@ from lakeconf.sql import (
 if TYPE_CHECKING:
     import duckdb
 
-    from lakeconf.lake.backups import Backup
+    from lakeconf.guard.backups import Backup
     from lakeconf.lake.lake import Lake
     from lakeconf.transfer.backup import BackupState
     from lakeconf.transfer.move import MovePlan

@@ -88,7 +88,7 @@ def backup_command(store: str | None, place: str, source: str | None, format_nam
 
 @click.command("backups", short_help="List backups, and whether their files exist.")
 @store_option
-@click.option("--from", "place", required=True, metavar="PLACE", help="Folder or URI of the backups.")
+@click.option("--in", "place", required=True, metavar="PLACE", help="Folder or URI of the backups.")
 @output_options("text", "json")
 def backups_command(store: str | None, place: str, source: str | None, format_name: str) -> None:
     """List the backups in PLACE, newest first, and say whether the files that they need are still there.

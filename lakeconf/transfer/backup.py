@@ -11,18 +11,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import lakeconf
+from lakeconf import __version__
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.snapshot import Snapshot, latest
 from lakeconf.ducklake import SUPPORTED_VERSION
 from lakeconf.errors import CatalogChangedError, LakeconfError, StorageError, UnsupportedError
+from lakeconf.guard.backups import Backup, BackupPlace, checksum_of
 from lakeconf.inspection.catalog_files import data_path_files, registered_files
-from lakeconf.lake.backups import Backup, BackupPlace, checksum_of
 from lakeconf.logs import event_logger
 from lakeconf.secret import masked
 from lakeconf.store import Store
 from lakeconf.transfer.file_copies import sizes
-from lakeconf.transfer.opened import METADATA, canonical, opened_copy, opened_lake
+from lakeconf.transfer.opened import METADATA, canonical, opened_copy, opened_lake, opened_place
 from lakeconf.transfer.staged_catalog import STAGED, attached, stage
 
 _log = event_logger("transfer")
@@ -56,7 +56,7 @@ class BackupState:
 def back_up(store: Store, to: str) -> Backup:
     """Backs up the catalog of a lake; see `Store.back_up`."""
     # Maintenance must not remove a file between the moment of the backup and its manifest.
-    with BackupPlace.opened(store, to) as place, opened_lake(store) as (reader, guard), guard.keeping_files():
+    with opened_place(store, to) as place, opened_lake(store) as (reader, guard), guard.keeping_files():
         return back_up_to(place, store, reader)
 
 
@@ -125,13 +125,13 @@ def _described(
         sha256=checksum_of(staged),
         encrypted=reader.encrypted,
         ducklake=SUPPORTED_VERSION,
-        lakeconf=lakeconf.__version__,
+        lakeconf=__version__,
     )
 
 
 def list_backups(store: Store, place: str) -> list[BackupState]:
     """The backups in a place, newest first; see `Store.backups`."""
-    with BackupPlace.opened(store, place) as opened:
+    with opened_place(store, place) as opened:
         states = [_state(store, opened, name) for name in opened.names()]
     return sorted(states, key=lambda state: (state.backup is None, _age(state), state.path))
 

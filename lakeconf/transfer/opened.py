@@ -1,4 +1,4 @@
-"""Opens the catalogs of a transfer: that of a lake, and that of a backup in its place."""
+"""Opens what a transfer reads: a lake, backups, and a lake with the catalog of a backup."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import contextlib
 import os
 import re
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from lakeconf.backends.registry import metadata_backend
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.connection.connection import connect
+from lakeconf.guard.backups import Backup, BackupPlace
 from lakeconf.guard.guard import LakeGuard, guard_of, reader_of
 from lakeconf.sql import Use
 from lakeconf.store import Store, attach_to, for_reading
@@ -40,6 +42,19 @@ def opened_lake(store: Store) -> Iterator[tuple[CatalogReader, LakeGuard]]:
         connection.prefer_builtins(store.alias)
         reader = reader_of(store.metadata_backend, store.names, connection)
         yield reader, guard_of(reader, store.metadata_backend, store.storage_backend, store.names)
+
+
+def opened_place(store: Store, place: str) -> AbstractContextManager[BackupPlace]:
+    """A folder or bucket with backups of a store."""
+    return BackupPlace.opened(place, store.storage_backend, store.names, store.secrets)
+
+
+@contextlib.contextmanager
+def opened_backup(store: Store, path: str) -> Iterator[tuple[BackupPlace, Backup]]:
+    """The place of a backup, and the backup with this path or URI."""
+    folder, _, name = (path if "://" in path else os.path.abspath(path)).rstrip("/").rpartition("/")
+    with opened_place(store, folder or "/") as place:
+        yield place, place.backup(name)
 
 
 @contextlib.contextmanager

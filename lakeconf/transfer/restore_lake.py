@@ -25,16 +25,16 @@ from lakeconf.errors import (
     StorageError,
     listed,
 )
+from lakeconf.guard.backups import Backup, BackupPlace
 from lakeconf.guard.guard import marker_of, reader_of
 from lakeconf.guard.locks import FileLocks
 from lakeconf.guard.marker import LakeMarker
-from lakeconf.lake.backups import Backup, BackupPlace
 from lakeconf.logs import escaped, event_logger
 from lakeconf.sql import Use
 from lakeconf.store import Store, attach_to, for_reading
 from lakeconf.transfer.backup import back_up_to, missing_files
 from lakeconf.transfer.move_target import MoveTarget
-from lakeconf.transfer.opened import opened_copy, opened_lake
+from lakeconf.transfer.opened import opened_backup, opened_copy, opened_lake
 from lakeconf.transfer.staged_catalog import relocate
 from lakeconf.wording import counted
 
@@ -123,7 +123,7 @@ def restore_lake(store: Store, backup: str, shown: LakeRestorePlan | None = None
 def _opened(store: Store, path: str) -> Iterator[LakeRestore]:
     if store.read_only:
         raise LakeconfError(f"the store {store.name!r} is read-only", hint="remove read_only from attach_options")
-    with BackupPlace.of(store, path) as (place, backup), place.catalog(backup) as catalog:
+    with opened_backup(store, path) as (place, backup), place.catalog(backup) as catalog:
         if backup.ducklake != SUPPORTED_VERSION:
             raise CatalogError(version_sentence(backup.ducklake, SUPPORTED_VERSION, "lakeconf"))
         with MoveTarget.opened(store) as target:

@@ -114,6 +114,9 @@ OF_A_STORE = {
     "load prod": 2,
     "adopt . --table t prod": 2,
     "maintain prod --dry-run": 2,
+    "backup prod --to x": 2,
+    "backups prod --in x": 2,
+    "restore-lake prod": 1,
     "restore prod --version 0": 1,
     "undo prod": 1,
     "plan prod": 1,
@@ -331,7 +334,7 @@ def test_no_option_is_declared_twice() -> None:
 
 
 # Options whose values are names or paths, which the command looks up before it connects.
-NAMES = {"--config", "--env-file", "--store", "--on", "--output", "--file", "--explain", "--to", "--table"}
+NAMES = {"--config", "--env-file", "--store", "--on", "--output", "--file", "--explain", "--to", "--in", "--table"}
 
 
 def _checked() -> list[tuple[str, str]]:

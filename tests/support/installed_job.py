@@ -31,7 +31,7 @@ CALLS = [
     ["sql", "FROM raw.events"], ["load", "names.csv", "raw.names", "--yes"],
     ["adopt", "files", "--table", "raw.adopted", "--yes"],
     ["plan"], ["run"], ["copy", "dev", "prod", "marts.names", "--yes"], ["diff", "dev", "prod", "marts.names"],
-    ["move", "dev", "new", "--yes"],
+    ["move", "dev", "new", "--yes"], ["backup", "--to", "backups"], ["backups", "--in", "backups"],
     ["graph"], ["test"], ["restore", "raw.events", "--version", "3", "--dry-run"], ["undo", "raw.events", "--dry-run"],
     ["metrics"], ["maintain", "--dry-run"], ["maintain", "--yes"], ["export", "dbt"],
     ["init", "--output", "other.toml"],
@@ -39,6 +39,7 @@ CALLS = [
 FAILING = {
     "verify": (["verify", "raw.events"], "lakeconf[spark]"),
     "report": (["report"], "lakeconf[report]"),
+    "restore-lake": (["restore-lake", "backups/none"], "there is no backup"),
     "grants": (["grants", "--role", "reader"], "neither backend of the store has roles"),
 }
 MODULES = {"polars": "polars", "dagster": "dagster", "dbt": "dbt", "dlt": "dlt", "sqlmesh": "sqlmesh"}

@@ -6,8 +6,9 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from lakeconf.backends.registry import metadata_backend
-from lakeconf.lake.backups import Backup, BackupPlace
+from lakeconf.guard.backups import Backup
 from lakeconf.transfer.catalog_tables import TABLES, own_tables
+from lakeconf.transfer.opened import opened_backup
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -69,7 +70,7 @@ def fill(store: Store, statements: Sequence[str] = HISTORY) -> None:
 @contextlib.contextmanager
 def backed_up(store: Store, backup: Backup) -> Iterator[Store]:
     """A store with the catalog of a backup."""
-    with BackupPlace.of(store, backup.path) as (place, _), place.catalog(backup) as catalog:
+    with opened_backup(store, backup.path) as (place, _), place.catalog(backup) as catalog:
         backend = metadata_backend("duckdb").model_validate({"type": "duckdb", "uri": str(catalog)})
         yield store.replace(metadata_backend=backend, attach_options={"read_only": True})
 

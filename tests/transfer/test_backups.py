@@ -24,16 +24,15 @@ from lakeconf.errors import (
     StorageError,
     UnsupportedError,
 )
-from lakeconf.guard import locks
-from lakeconf.lake import backups
-from lakeconf.lake.backups import CATALOG, MANIFEST
+from lakeconf.guard import backups, locks
+from lakeconf.guard.backups import CATALOG, MANIFEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from lakeconf import Store
-    from lakeconf.lake.backups import Backup
+    from lakeconf.guard.backups import Backup
 
 # The tests of restored lakes compare lakes with backups, too.
 KINDS = in_prove([("sqlite", "local"), ("postgres", "s3"), ("duckdb", "local")])
@@ -324,7 +323,7 @@ def test_full_disk_leaves_no_backup(store: Store, place: str, monkeypatch: pytes
     store.back_up(place)
     before = sorted((tmp_path / "backups").rglob("*"))
     with monkeypatch.context() as patched:
-        patched.setattr(backups.os, "fsync", full)
+        patched.setattr("os.fsync", full)
         with pytest.raises(StorageError, match="No space left on device"):
             store.back_up(place)
     assert sorted((tmp_path / "backups").rglob("*")) == before
@@ -345,9 +344,9 @@ def test_commands_show_backups(
     code, made = shown("backup", "--to", "backups")
     path = next((tmp_path / "backups").iterdir())
     assert (code, str(path) in made, "it needs " in made) == (0, True, True)
-    code, text = shown("backups", "--from", "backups")
+    code, text = shown("backups", "--in", "backups")
     assert (code, text.splitlines()[1].split()[-2:]) == (0, ["whole", str(path)])
     (path / CATALOG).write_bytes(b"")
-    code, text = shown("backups", "--from", "backups", "--format", "json")
+    code, text = shown("backups", "--in", "backups", "--format", "json")
     (state,) = json.loads(text)
     assert (code, state["path"], "another size or checksum" in state["problem"]) == (1, str(path), True)

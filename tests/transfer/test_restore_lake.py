@@ -29,8 +29,8 @@ from lakeconf.errors import (
     UnsupportedError,
 )
 from lakeconf.guard import locks
+from lakeconf.guard.backups import CATALOG, MANIFEST, checksum_of
 from lakeconf.inspection.doctor import diagnose, repair_marker
-from lakeconf.lake.backups import CATALOG, MANIFEST, checksum_of
 from lakeconf.transfer import restore_lake
 from lakeconf.transfer.move_target import MoveTarget
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lakeconf import Store
-    from lakeconf.lake.backups import Backup
+    from lakeconf.guard.backups import Backup
 
 SHORT = (
     "CREATE TABLE t AS SELECT range AS id FROM range(100)",

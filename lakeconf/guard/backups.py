@@ -15,12 +15,13 @@ import shutil
 import stat
 import tempfile
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from lakeconf.backends.backend import StorageBackend, StoreNames
 from lakeconf.connection.connection import Connection, connect, load_extension
 from lakeconf.errors import (
     CatalogError,
@@ -31,8 +32,8 @@ from lakeconf.errors import (
     storage_errors,
 )
 from lakeconf.logs import escaped, event_logger
-from lakeconf.sql import URL_ENDS, exact_paths, files_sql, listing_sql, literal
-from lakeconf.store import Store
+from lakeconf.secret import Secret
+from lakeconf.sql import URL_ENDS, files_sql, listing_sql, literal
 from lakeconf.wording import byte_size
 
 MANIFEST, CATALOG = "backup.json", "catalog.duckdb"
@@ -135,15 +136,17 @@ class BackupPlace:
 
     @classmethod
     @contextlib.contextmanager
-    def opened(cls, store: Store, place: str) -> Iterator[BackupPlace]:
-        """Opens a place. The storage of the store has the credentials for a bucket.
+    def opened(
+        cls, place: str, storage: StorageBackend | None, names: StoreNames, secrets: Iterable[Secret]
+    ) -> Iterator[BackupPlace]:
+        """Opens a place for the lake of a store: its storage has the credentials for a bucket.
 
         Raises:
             UnsupportedError: The store has no credentials for such a URI.
         """
-        with connect(store.secrets) as connection:
+        with connect(secrets) as connection:
             if "://" in place:
-                root = _reached(store, place, connection)
+                root = _reached(place, storage, names, connection)
             elif place and escaped(place) == place:
                 root = os.path.abspath(place).rstrip("/") + "/"
             else:
@@ -151,14 +154,6 @@ class BackupPlace:
                     f"{place!r} is not a folder", hint="write a folder, or a URI such as s3://bucket/backups"
                 )
             yield cls(root, connection)
-
-    @classmethod
-    @contextlib.contextmanager
-    def of(cls, store: Store, path: str) -> Iterator[tuple[BackupPlace, Backup]]:
-        """Opens the place of the backup with this path or URI, and reads its manifest."""
-        folder, _, name = (path if "://" in path else os.path.abspath(path)).rstrip("/").rpartition("/")
-        with cls.opened(store, folder or "/") as place:
-            yield place, place.backup(name)
 
     def names(self) -> list[str]:
         """The names of all backups.
@@ -245,10 +240,10 @@ class BackupPlace:
         """The text of a manifest; None if it is too long for one."""
         if "://" in path:
             try:
-                ((size,),) = self.connection.rows(f"SELECT size FROM {files_sql('read_blob', path)}")
+                ((size,),) = self.connection.rows(f"SELECT size FROM {files_sql('read_blob', path)}")  # noqa: S608
                 if size > _LARGEST_MANIFEST:
                     return None
-                ((content,),) = self.connection.rows(f"SELECT content FROM {files_sql('read_blob', path)}")
+                ((content,),) = self.connection.rows(f"SELECT content FROM {files_sql('read_blob', path)}")  # noqa: S608
             except FileMissingError:
                 raise _no_backup(path) from None
         else:
@@ -273,19 +268,18 @@ def checksum_of(file: Path) -> str:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
-def _reached(store: Store, place: str, connection: Connection) -> str:
+def _reached(place: str, storage: StorageBackend | None, names: StoreNames, connection: Connection) -> str:
     """Gives a connection the credentials of the store's storage for a bucket, and returns its URI.
 
     The requests go to the server that the store names, whatever the URI is.
     """
-    storage = store.storage_backend
     own = None if storage is None else storage.location.partition("://")[0]
     uri = _URI.fullmatch(place)
     if uri is None or re.search(URL_ENDS, place) or ".." in place.split("/"):
         raise LakeconfError(f"{place!r} is not the URI of a folder", hint="write a URI such as s3://bucket/backups")
     if storage is None or uri["scheme"] != own:
         raise UnsupportedError(
-            f"the store {store.name!r} has no credentials for {uri['scheme']}://: its files are elsewhere",
+            f"the store {names.store!r} has no credentials for {uri['scheme']}://: its files are elsewhere",
             hint="choose a folder; or, for a store with a bucket, a URI of the same service",
         )
     for name in storage.extensions:
@@ -293,14 +287,14 @@ def _reached(store: Store, place: str, connection: Connection) -> str:
     for setting in storage.duckdb_settings:
         connection.run(setting)
     scope = f"{uri['scheme']}://{uri['host']}/"
-    for secret in storage.secrets(store.names):
+    for secret in storage.secrets(names):
         connection.run(secret._replace(options={**secret.options, "scope": scope}))
     return place.rstrip("/") + "/"
 
 
 def _blob_copy(source: str, target: str) -> str:
-    query = f"SELECT content FROM read_blob({exact_paths(source)})"
-    return f"COPY ({query}) TO {literal(target)} (FORMAT BLOB)"
+    content = f"SELECT content FROM {files_sql('read_blob', source)}"  # noqa: S608
+    return f"COPY ({content}) TO {literal(target)} (FORMAT BLOB)"
 
 
 @contextlib.contextmanager
