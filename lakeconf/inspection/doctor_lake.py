@@ -118,7 +118,7 @@ def examine_files(reader: CatalogReader) -> str:
         raise Warn(
             f"the catalog does not know {_some(files.unknown)}",
             "a write is running or was killed (`lakeconf maintain` removes its files); or the catalog was restored "
-            "from a backup, and they have rows of later commits (docs/operations.md: Restore); or they are of another "
+            "from a backup, and they have rows of later commits (docs/operations.md: Back up); or they are of another "
             "program",
         )
     more = f"; {len(files.outside):,} more outside the data path were not looked for" if files.outside else ""

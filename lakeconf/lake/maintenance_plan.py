@@ -52,7 +52,7 @@ class MaintenanceResult:
             lines.append(
                 f"          the catalog does not know {counted(len(self.unknown), 'file')}: killed writes leave such "
                 "files; or, if the catalog was restored from a backup, they have rows of later commits "
-                "(docs/operations.md: Restore)"
+                "(docs/operations.md: Back up)"
             )
         if self.skipped is not None:
             lines.append(f"          not searching for files of crashed writers: {self.skipped}")

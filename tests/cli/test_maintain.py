@@ -55,7 +55,7 @@ def plan_of(folder: Path) -> str:
         "clean up  1 file would be removed, plus files that this run makes obsolete\n"
         f"          {folder}/data/raw/t/ducklake-01234567-89ab-7cde-8f01-23456789abcd.parquet\n"
         "          the catalog does not know 1 file: killed writes leave such files; or, if the catalog was restored "
-        "from a backup, they have rows of later commits (docs/operations.md: Restore)\n"
+        "from a backup, they have rows of later commits (docs/operations.md: Back up)\n"
     )
 
 

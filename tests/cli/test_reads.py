@@ -25,12 +25,13 @@ _READS = (
     "validate --explain LC012, export dbt, export dlt, doctor, tables, tables raw.events, snapshots, "
     "history raw.events, report, metrics, grants --role reader, maintain --dry-run, "
     "restore raw.events --version 2 --dry-run, undo raw.events --dry-run, "
-    "graph, plan, copy dev other raw.events --dry-run, move dev other --dry-run, diff dev other raw.events"
+    "graph, plan, copy dev other raw.events --dry-run, move dev other --dry-run, diff dev other raw.events, "
+    "backups --in ., restore-lake none --dry-run"
 )
 READS = _READS.split(", ")
 READS_OF_SQL = [["sql", "SELECT count(*) FROM raw.events"], ["sql", "CREATE TABLE raw.t (a INT)"]]
 # They write: files that their options name, or the lake.
-WRITES = {"init", "load", "adopt", "run", "test", "verify"}
+WRITES = {"init", "backup", "load", "adopt", "run", "test", "verify"}
 MORE = """
 [pipeline.models."marts.t"]
 kind = "full"
@@ -95,7 +96,7 @@ def test_reads_create_nothing(
         assert contents(events_folder) == before, (command, code)
         assert code in (0, 1, 2), (command, capsys.readouterr())
         assert lose is not healthy or (code == 0) is not (
-            "CREATE" in command[-1] or command[0] in ("diff", "grants")
+            "CREATE" in command[-1] or command[0] in ("diff", "grants", "restore-lake")
         ), (
             command,
             capsys.readouterr(),
