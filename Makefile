@@ -103,7 +103,8 @@ test-lowest: setup ## Run the quick tests with the lowest version of each depend
 	@$(BIN)/python tests/support/lowest_versions.py > .venv-lowest/versions
 	@$(BIN)/uv pip install --python .venv-lowest/bin/python --override .venv-lowest/versions \
 		--editable '.[spark,connect,arrow,polars,dotenv,openlineage,report,bundled,dev]'
-	@.venv-lowest/bin/python -m pytest -n 2 --dist worksteal --tier quick -W ignore::DeprecationWarning \
+	@LAKECONF_CONNECT_SERVER=$(CURDIR)/$(BIN)/python .venv-lowest/bin/python -m pytest -n 2 --dist worksteal --tier quick \
+		$(SPARK_WARNINGS) \
 		--ignore tests/integrations --ignore tests/lake/test_narwhals_parity.py \
 		--deselect tests/catalog/predicate/test_parse.py::test_the_rest_of_a_condition_is_an_expression
 

@@ -41,6 +41,7 @@ from lakeconf.config.config import init
 from lakeconf.config.file_limits import MAX_BYTES
 from lakeconf.engines.spark.start import spark_session
 from lakeconf.errors import CatalogError, QueryError
+from lakeconf.inspection.catalog_audit import audit_catalog
 from lakeconf.inspection.catalog_files import TableSize, table_size, table_sizes
 from lakeconf.inspection.diff import TableDiff, compare
 from lakeconf.inspection.doctor import FAILED, WARNING, StepResult, diagnose, repair_marker
@@ -53,6 +54,7 @@ from lakeconf.wording import byte_size, counted
 if TYPE_CHECKING:
     from lakeconf.catalog.snapshot import Snapshot
     from lakeconf.lake.lake import Lake
+    from lakeconf.store import Store
 
 _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red"), "skipped": ("-", "bright_black")}
 _CELL = 60
@@ -373,21 +375,38 @@ def _difference_text(value: Any) -> str:
     return f"[{', '.join(map(_difference_text, value))}]" if isinstance(value, list) else str(value)
 
 
-@click.command("verify", short_help="Compare a table as read by Spark and by DuckDB.")
-@click.argument("table")
+@click.command("verify", short_help="Compare a table as read by Spark and by DuckDB, or check the catalog.")
+@click.argument("table", required=False)
 @store_option
 @click.option("--at", "version", type=int, metavar="VERSION", help="Snapshot version; by default the latest.")
+@click.option("--catalog", is_flag=True, help="Check the catalog instead of a table.")
 @output_options("text", "json")
 @click.pass_context
 def verify_command(
-    context: click.Context, table: str, store: str | None, version: int | None, source: str | None, format_name: str
+    context: click.Context,
+    table: str | None,
+    store: str | None,
+    version: int | None,
+    source: str | None,
+    format_name: str,
+    *,
+    catalog: bool,
 ) -> None:
     """Compare TABLE as read by Spark and by DuckDB: row counts, NULLs and a hash of each column.
 
     Both engines read the whole table at one snapshot; Spark runs on this machine. The exit code is 1 if they differ,
     a deleted row is visible again, or two rows have one row id.
+
+    With --catalog, look for what bugs of DuckLake and interrupted commits leave in the catalog, such as ids that are
+    used twice, deletes that have no effect, and lost files. Each finding has a hint; with any, the exit code is 1.
     """
     chosen_store = init(source).get_store(store)
+    if catalog:
+        if table is not None or version is not None:
+            raise click.UsageError("--catalog checks the whole catalog: omit TABLE and --at")
+        context.exit(_verify_catalog(chosen_store, format_name))
+    if table is None:
+        raise click.UsageError("pass TABLE or --catalog")
     with chosen_store.open(read_only=True) as lake:
         pinned = lake if version is None else lake.at(version=version)
         pinned.table(table).schema  # noqa: B018 - raises before Spark starts
@@ -399,6 +418,23 @@ def verify_command(
     else:
         show_lines(str(verification))
     context.exit(0 if verification.sound else 1)
+
+
+def _verify_catalog(store: Store, format_name: str) -> int:
+    """Shows what is wrong in the catalog; returns the exit code."""
+    with store.open(read_only=True) as lake:
+        findings = audit_catalog(lake._session.reader)  # noqa: SLF001 - no method of a lake reads its catalog
+    if format_name == "json":
+        show_json({"ok": not findings, "findings": [dataclasses.asdict(finding) for finding in findings]})
+    else:
+        for finding in findings:
+            show_lines(str(finding))
+        show(
+            f"{store.name}: {counted(len(findings), 'problem')} found"
+            if findings
+            else f"{store.name}: nothing is wrong"
+        )
+    return 1 if findings else 0
 
 
 @click.command("report", short_help="Write an HTML report of a lake.")
@@ -424,7 +460,7 @@ def report_command(store: str | None, output: Path, source: str | None, format_n
         show(f"wrote {output}")
 
 
-class _Address(click.ParamType[Any]):
+class _Address(click.ParamType):  # type: ignore[type-arg]  # see Duration
     """An address to listen on: `:9464` on all addresses of the machine, or `127.0.0.1:9464`."""
 
     name = "[host]:port"

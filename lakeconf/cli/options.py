@@ -156,7 +156,7 @@ class Days(click.FloatRange):
         return days
 
 
-class Duration(click.ParamType[timedelta]):
+class Duration(click.ParamType):  # type: ignore[type-arg]  # click 8.1 gives it no parameter
     """A duration, as in the configuration: `15m`, `1h30m`."""
 
     name = "duration"

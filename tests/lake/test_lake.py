@@ -38,7 +38,10 @@ EVENTS = pa.table(
         "at": pa.array([dt.datetime(2024, 1, day, 12) for day in (1, 2, 3)], pa.timestamp("us")),
         "revenue": pa.array([None, Decimal("29.99"), None], pa.decimal128(10, 2)),
         "tags": [["a", "b"], [], None],
-        "device": [{"os": "linux", "cores": 8}, None, {"os": None, "cores": 2}],
+        "device": pa.array(
+            [{"os": "linux", "cores": 8}, None, {"os": None, "cores": 2}],
+            pa.struct({"os": pa.string(), "cores": pa.int64()}),  # older versions infer them in another order
+        ),
     }
 )
 
