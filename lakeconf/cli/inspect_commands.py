@@ -375,7 +375,7 @@ def _difference_text(value: Any) -> str:
     return f"[{', '.join(map(_difference_text, value))}]" if isinstance(value, list) else str(value)
 
 
-@click.command("verify", short_help="Compare a table as read by Spark and by DuckDB, or check the catalog.")
+@click.command("verify", short_help="Compare a table on Spark and DuckDB, or check the catalog.")
 @click.argument("table", required=False)
 @store_option
 @click.option("--at", "version", type=int, metavar="VERSION", help="Snapshot version; by default the latest.")

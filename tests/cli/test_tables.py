@@ -147,11 +147,25 @@ def test_errors_come_before_spark_starts(events_folder: Path, called: Any, monke
         ("raw.nope", 1, "raw.nope"),
         ("raw.events", "--at", "0", 1, "raw.events"),
         ("raw.events", "--at", "99", 1, "99 does not exist"),
-        (2, "Missing argument 'TABLE'"),
+        (2, "pass TABLE or --catalog"),
+        ("raw.events", "--catalog", 2, "omit TABLE and --at"),
+        ("--catalog", "--at", "1", 2, "omit TABLE and --at"),
         ("raw.events", "--at", "x", 2, "Invalid value for '--at'"),
     ):
         found, out, err = called("verify", *arguments)
         assert (found, out, str(message) in err) == (code, "", True)
+
+
+@pytest.mark.slow
+def test_the_catalog_is_verified(events_folder: Path, called: Any) -> None:
+    assert called("verify", "--catalog") == (0, "dev: nothing is wrong\n", "")
+    assert json.loads(called("verify", "--catalog", "--format", "json")[1]) == {"ok": True, "findings": []}
+    file, *_ = sorted((events_folder / "data").rglob("ducklake-*.parquet"))
+    file.unlink()
+    code, out, _ = called("verify", "--catalog")
+    assert (code, out.splitlines()[0], out.splitlines()[-1]) == (1, f"files: lost: {file}", "dev: 1 problem found")
+    assert "  hint: restore the files from a backup" in out
+    assert json.loads(called("verify", "--catalog", "--format", "json")[1])["findings"][0]["check"] == "files"
 
 
 def test_missing_lake_is_not_created(project: Path, called: Any) -> None:
