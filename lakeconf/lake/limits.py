@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from lakeconf.commit.session import Session
+from lakeconf.connection.connection import Connection
+from lakeconf.errors import LakeconfError
 from lakeconf.sql import literal
 
 
@@ -25,7 +27,15 @@ def limited_memory(session: Session) -> Iterator[None]:
         yield
     finally:
         with lock:  # the value before is rounded, so it cannot be restored; a limit that is refused may be in force
-            writer.execute("RESET memory_limit")
+            _reset(writer)
+
+
+def _reset(writer: Connection) -> None:
+    """Lifts the limit. The first attempt can itself lack memory, which its failure frees."""
+    try:
+        writer.execute("RESET memory_limit")
+    except LakeconfError:
+        writer.execute("RESET memory_limit")
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import threading
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -14,11 +16,12 @@ from plain_sql import run_plain
 
 import lakeconf
 from lakeconf.commit.session import default_author
-from lakeconf.connection.connection import remove_files
+from lakeconf.connection.connection import connect, remove_files
 from lakeconf.engines.file_names import announce
 from lakeconf.errors import CommitError, LakeconfError
 from lakeconf.guard.guard import LakeGuard
 from lakeconf.lake.compaction import TableCompaction, plan_compaction, rewritten_files
+from lakeconf.lake.limits import limited_memory
 from lakeconf.lake.maintenance import CompactionResult
 from lakeconf.lake.maintenance_plan import MaintenanceResult, maintain
 
@@ -74,6 +77,15 @@ def test_memory_is_limited_during_a_compaction_only(lake: Lake) -> None:
         session_of(lake).memory_limit = "1GB"
         step()
         assert session_of(lake).writer.rows(setting) == before
+
+
+def test_a_limit_is_lifted_after_a_statement_that_used_all_memory() -> None:
+    statement = "CREATE TEMP TABLE numbers AS SELECT i, i::VARCHAR AS name FROM range(300000) AS r(i)"
+    with connect() as connection:
+        session: Any = SimpleNamespace(memory_limit="1KB", writer=connection, writer_lock=threading.RLock())
+        with pytest.raises(LakeconfError, match="failed to allocate"), limited_memory(session):
+            connection.execute(statement)
+        connection.execute(statement)
 
 
 def test_limits_are_those_of_the_store(lake: Lake, project: Path) -> None:
