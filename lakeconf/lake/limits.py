@@ -21,21 +21,26 @@ def limited_memory(session: Session) -> Iterator[None]:
         yield
         return
     writer, lock = session.writer, session.writer_lock
+    with lock:
+        ((shown,),) = writer.rows("SELECT system.main.current_setting('memory_limit')")
+    # DuckDB cuts off a digit: `18.8 GiB` are 18.80 to 18.89. The middle is shown alike, so that it stays the same.
+    number, unit = shown.split()
+    before = f"{float(number) + 0.05:.2f} {unit}"
     try:
         with lock:
-            writer.execute(f"SET memory_limit = {literal(session.memory_limit)}")
+            _limit(writer, session.memory_limit)
         yield
     finally:
-        with lock:  # the value before is rounded, so it cannot be restored; a limit that is refused may be in force
-            _reset(writer)
+        # DuckDB's RESET changes the setting, but not the limit. A limit that is rejected may be in force.
+        with lock:
+            try:
+                _limit(writer, before)
+            except LakeconfError:  # the statement that lifts the limit can itself lack memory, which its failure frees
+                _limit(writer, before)
 
 
-def _reset(writer: Connection) -> None:
-    """Lifts the limit. The first attempt can itself lack memory, which its failure frees."""
-    try:
-        writer.execute("RESET memory_limit")
-    except LakeconfError:
-        writer.execute("RESET memory_limit")
+def _limit(writer: Connection, size: str) -> None:
+    writer.execute(f"SET memory_limit = {literal(size)}")
 
 
 @dataclass(frozen=True)

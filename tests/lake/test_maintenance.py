@@ -7,7 +7,7 @@ import os
 import threading
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 import pytest
@@ -15,7 +15,7 @@ from lake_parts import catalog_of, session_of
 from plain_sql import run_plain
 
 import lakeconf
-from lakeconf.commit.session import default_author
+from lakeconf.commit.session import Session, default_author
 from lakeconf.connection.connection import connect, remove_files
 from lakeconf.engines.file_names import announce
 from lakeconf.errors import CommitError, LakeconfError
@@ -82,8 +82,8 @@ def test_memory_is_limited_during_a_compaction_only(lake: Lake) -> None:
 def test_a_limit_is_lifted_after_a_statement_that_used_all_memory() -> None:
     statement = "CREATE TEMP TABLE numbers AS SELECT i, i::VARCHAR AS name FROM range(300000) AS r(i)"
     with connect() as connection:
-        session: Any = SimpleNamespace(memory_limit="1KB", writer=connection, writer_lock=threading.RLock())
-        with pytest.raises(LakeconfError, match="failed to allocate"), limited_memory(session):
+        session = SimpleNamespace(memory_limit="1KB", writer=connection, writer_lock=threading.RLock())
+        with pytest.raises(LakeconfError, match="failed to allocate"), limited_memory(cast(Session, session)):
             connection.execute(statement)
         connection.execute(statement)
 
