@@ -51,6 +51,11 @@ _ATTACH = {
     "snapshot_version": Option(int, "Attach the lake read-only at this snapshot.", example=12),
 }
 _MAINTENANCE = {
+    "backups": Option(
+        str,
+        "The folder or URI of backups whose files `lakeconf maintain` keeps, such as `s3://acme/backups`.",
+        "s3://acme/backups",
+    ),
     "deadline": Option(
         str, "The time after which a compaction begins no further transaction, such as `30m`, `2h` or `1h30m`.", "30m"
     ),
@@ -152,7 +157,7 @@ def _value_fault(key: str, value: object) -> str | None:
         return f"must name a new database, but DuckDB reserves {value!r}" if value else "must not be empty"
     if key not in _MAINTENANCE:
         return None
-    if key == "owns":
+    if key in ("backups", "owns"):
         is_folder = re.fullmatch(r"(/|[a-z0-9]+://)[^\x00-\x1f]+", str(value)) and ".." not in str(value).split("/")
         return None if is_folder else "is not the absolute path of a folder"
     amount: timedelta | float | None = duration_of(str(value))
@@ -179,7 +184,7 @@ class MaintenanceLimits:
     @classmethod
     def of(cls, texts: Mapping[str, str]) -> MaintenanceLimits:
         """The limits in a table without problems."""
-        plain = ("memory_limit", "owns")
+        plain = ("backups", "memory_limit", "owns")
         durations: dict[str, Any] = {key: duration_of(text) for key, text in texts.items() if key not in plain}
         owns = f"{texts['owns'].rstrip('/')}/" if "owns" in texts else None
         return replace(cls(memory_limit=texts.get("memory_limit"), owns=owns), **durations)

@@ -54,6 +54,8 @@ class Session:
     memory_limit: str | None = None  # the memory of maintenance without its own limit; None for DuckDB's default
     owns: str | None = None  # the folder of adopted files that maintenance may rewrite and remove; None for none
     committer: str = "auto"  # who commits what Spark writes, one of `store_options.COMMITTERS`; see `write.strategy`
+    # Reads the paths of the files that the store's backups need, which cleanup keeps; None if it declares no backups.
+    backed_up: Callable[[], frozenset[str]] | None = None
     config: str | None = None  # the configuration file that declares the store; None if Python code made it
     # Held by the thread that uses the writer, or changes a setting of the DuckDB instance.
     writer_lock: threading.RLock = field(default_factory=threading.RLock)

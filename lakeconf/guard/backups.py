@@ -16,12 +16,14 @@ import stat
 import tempfile
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from lakeconf.backends.backend import StorageBackend, StoreNames
+from lakeconf.backends.registry import metadata_backend
 from lakeconf.connection.connection import Connection, connect, load_extension
 from lakeconf.errors import (
     CatalogError,
@@ -47,6 +49,8 @@ _URI = re.compile(r"(?P<scheme>[a-z0-9]+)://(?P<host>[A-Za-z0-9._-]+)(?:/.*)?", 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _ANOTHER = "name another backup; `lakeconf backups` lists them"
 _CHUNK = 1 << 20
+_COPY = "lakeconf_backup"
+_NEEDED = f"SELECT path FROM {_COPY}.ducklake_data_file UNION SELECT path FROM {_COPY}.ducklake_delete_file"  # noqa: S608
 
 
 @dataclass(frozen=True)
@@ -256,6 +260,36 @@ class BackupPlace:
                     raise _no_backup(path) from None
                 raise
         return None if len(content) > _LARGEST_MANIFEST else bytes(content).decode(errors="replace")
+
+
+def paths_needed(opening: AbstractContextManager[BackupPlace], lake: str) -> frozenset[str]:
+    """The paths of the files that the backups of a lake need, as their catalogs have them.
+
+    Raises:
+        StorageError: The place cannot be read.
+        CatalogError: A backup is damaged, or there is none of this lake.
+    """
+    paths = set[str]()
+    with opening as place:
+        own = [backup for backup in map(place.backup, place.names()) if backup.lake == lake]
+        if not own:  # a disk that is not mounted is an empty folder
+            raise CatalogError(
+                f"{place.root} has no backup of this lake, and maintenance keeps the files of its backups: no file was "
+                "removed",
+                hint="make one with `lakeconf backup --to`, or correct `backups` in the maintenance of the store",
+            )
+        for backup in own:
+            with place.catalog(backup) as catalog:
+                paths |= _paths_in(catalog)
+    return frozenset(paths)
+
+
+def _paths_in(catalog: Path) -> set[str]:
+    backend = metadata_backend("duckdb").model_validate({"type": "duckdb", "uri": str(catalog)})
+    with connect() as connection:
+        backend.admit(connection)
+        connection.execute(f"ATTACH {literal(str(catalog))} AS {_COPY} (READ_ONLY)")
+        return {str(path) for (path,) in connection.rows(_NEEDED)}
 
 
 def _no_backup(manifest: str) -> CatalogError:

@@ -90,6 +90,11 @@ class Cleanup:
         if skipped is not None:
             _log.warning("orphans were not searched for: %s", skipped)
         orphans = () if skipped else tuple(self._orphans(older_than))
+        if self.session.backed_up is not None:
+            # Also without files to remove: an operator learns early that the backups cannot be read.
+            kept = {unique_name(path) for path in self.session.backed_up()}
+            scheduled = {path: row for path, row in scheduled.items() if unique_name(path) not in kept}
+            orphans = tuple(path for path in orphans if unique_name(path) not in kept)
         return Removal(tuple(scheduled), orphans, skipped), [*scheduled.values(), *left.values()]
 
     def remove(self, older_than: datetime) -> Removal:

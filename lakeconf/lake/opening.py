@@ -6,7 +6,7 @@ import contextlib
 import importlib
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from lakeconf.commit.sql_commit import SETTINGS, Committing
 from lakeconf.connection.connection import SharedConnection, search_path_sql
 from lakeconf.engines.duckdb import DuckDBEngine
 from lakeconf.errors import required
+from lakeconf.guard.backups import BackupPlace, paths_needed
 from lakeconf.guard.guard import clock_of, guard_of, reader_of
 from lakeconf.guard.locks import FileLocks
 from lakeconf.logs import event_logger
@@ -58,8 +59,7 @@ def open_session(store: Store, engine: Any = None) -> Session:
     try:
         # A table in SQL is one of the lake or a frame that was passed, and never a variable of lakeconf such as `self`.
         reading.execute("SET GLOBAL python_enable_replacements = false")
-        for name, value in SETTINGS.items():
-            reading.execute(f"SET {name} = {literal(value)}")
+        reading.execute(";".join(f"SET {name} = {literal(value)}" for name, value in SETTINGS.items()))
         reader = reader_of(store.metadata_backend, store.names, reading)
         writer.prefer_builtins(store.alias)
         session = Session(
@@ -80,6 +80,7 @@ def open_session(store: Store, engine: Any = None) -> Session:
             memory_limit=limits.memory_limit,
             owns=limits.owns,
             committer=store.committer,
+            backed_up=_backed_up(store, reader),
             config=store.config,
         )
     except BaseException:
@@ -87,6 +88,15 @@ def open_session(store: Store, engine: Any = None) -> Session:
         raise
     _log.info("opened %s at snapshot %d with %s", store.name, session.snapshot_id, session.engine.name)
     return session
+
+
+def _backed_up(store: Store, reader: CatalogReader) -> Callable[[], frozenset[str]] | None:
+    place = store.maintenance.get("backups")
+    if place is None:
+        return None
+    return lambda: paths_needed(
+        BackupPlace.opened(place, store.storage_backend, store.names, store.secrets), reader.lake_id
+    )
 
 
 def _snapshot(reader: CatalogReader, *, pinned: bool) -> Snapshot:

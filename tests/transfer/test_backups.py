@@ -7,6 +7,7 @@ import re
 import shutil
 import threading
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -26,10 +27,10 @@ from lakeconf.errors import (
 )
 from lakeconf.guard import backups, locks
 from lakeconf.guard.backups import CATALOG, MANIFEST
+from lakeconf.inspection.doctor import repair_marker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from lakeconf import Store
     from lakeconf.guard.backups import Backup
@@ -350,3 +351,89 @@ def test_commands_show_backups(
     code, text = shown("backups", "--in", "backups", "--format", "json")
     (state,) = json.loads(text)
     assert (code, state["path"], "another size or checksum" in state["problem"]) == (1, str(path), True)
+
+
+def drop_tables(store: Store) -> None:
+    with store.open() as lake:
+        for name in lake.tables():
+            lake.drop_table(name)
+    repair_marker(store, lambda *_: None)  # plain DuckDB made the lake
+
+
+def stored_files(store: Store) -> set[Path]:
+    storage = store.storage_backend
+    assert storage is not None
+    return {path for path in Path(storage.location).rglob("*") if path.is_file() and path.suffix == ".parquet"}
+
+
+def kept_by(store: Store, place: str) -> Store:
+    return store.replace(maintenance={"backups": place})
+
+
+def cleaned(store: Store) -> list[str]:
+    """The names of the files that maintenance removes when all snapshots but the latest expire."""
+    with store.open() as lake:
+        lake.maintenance.compact()
+        lake.maintenance.expire_snapshots(older_than=timedelta(0), force=True)
+        return [path.rpartition("/")[2] for path in lake.maintenance.cleanup(older_than=timedelta(0), force=True)]
+
+
+@pytest.mark.parametrize(("catalog", "storage"), KINDS)
+def test_maintenance_keeps_the_files_of_backups(
+    catalog: str, storage: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    store = new_store(request, tmp_path, "prod", catalog, storage)
+    fill(store)
+    place = place_of(store, tmp_path)
+    backup = store.back_up(place)
+    with backed_up(store, backup) as copy:
+        before = everything(copy)
+    drop_tables(store)
+    assert cleaned(kept_by(store, place)) == []
+    (state,) = store.backups(place)
+    assert (state.missing, state.problem) == ((), None)
+    with backed_up(store, backup) as copy:
+        assert everything(copy) == before
+    assert len(cleaned(store)) == backup.files
+
+
+def test_files_go_when_their_backup_has_gone(store: Store, place: str) -> None:
+    backup = store.back_up(place)
+    drop_tables(store)
+    assert cleaned(kept_by(store, place)) == []
+    store.back_up(place)
+    shutil.rmtree(backup.path)
+    assert len(cleaned(kept_by(store, place))) == backup.files
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda path: shutil.rmtree(path.parent), "cannot be read"),
+        (shutil.rmtree, "has no backup of this lake"),
+        (lambda path: (path / MANIFEST).write_text("{}"), "manifest of the backup .* is damaged"),
+        (lambda path: (path / CATALOG).write_bytes(b"another"), "another size or checksum"),
+        (lambda path: (path / CATALOG).unlink(), "cannot be read"),
+    ],
+)
+def test_maintenance_removes_nothing_if_its_backups_cannot_be_read(
+    spoil: Callable[[Path], object], message: str, store: Store, place: str
+) -> None:
+    backup = store.back_up(place)
+    drop_tables(store)
+    spoil(Path(backup.path))
+    files = stored_files(store)
+    with pytest.raises(LakeconfError, match=message):
+        cleaned(kept_by(store, place))
+    assert stored_files(store) == files
+
+
+def test_backups_of_another_lake_keep_nothing(
+    store: Store, place: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    other = new_store(request, tmp_path, "other", "sqlite", "local")
+    fill(other, SHORT)
+    other.back_up(place)
+    drop_tables(store)
+    with pytest.raises(CatalogError, match="has no backup of this lake"):
+        cleaned(kept_by(store, place))
