@@ -132,9 +132,9 @@ OPERATIONS: dict[str, Callable[[Lake, Table, int], object]] = {
 }
 # These read, change definitions or write no row that exists; streams append the frames of their batches.
 OTHERS = {
-    Lake: "at audit close columns_of create_table create_view drop_table drop_view maintenance open plan_restore "
-    "read_parquet refresh rename_table runs snapshot_id snapshots sql stream stream_sink table tables transaction "
-    "views",
+    Lake: "adopt at audit close columns_of create_table create_view drop_table drop_view maintenance open plan_adopt "
+    "plan_restore read_parquet refresh rename_table runs snapshot_id snapshots sql stream stream_sink table tables "
+    "transaction views",
     Maintenance: "cleanup expire_snapshots plan_cleanup plan_compaction",
     Table: "changes column_comments comment count explain files head history idempotency_keys scan schema "
     "set_comments to_arrow to_pandas to_polars",
