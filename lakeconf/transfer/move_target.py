@@ -128,7 +128,7 @@ class MoveTarget:
                 write(self.connection, _CATALOG, self.schema, staged)
             return
         hint = "check the permissions of the folder of the catalog"
-        folder = file.parent / f".{file.name}.lakeconf-move"
+        folder = _working_folder(file)
         with storage_errors(f"the catalog {file} cannot be created", hint=hint):
             file.parent.mkdir(0o700 if private else 0o777, parents=True, exist_ok=True)
             shutil.rmtree(folder, ignore_errors=True)  # of a killed move
@@ -149,6 +149,9 @@ class MoveTarget:
         with self._attached():
             waiting = None if server is None else server.await_commits(_CATALOG, self.schema)
             replace(self.connection, _CATALOG, self.schema, staged, newest, waiting)
+        file = self.store.metadata_backend.file()
+        if file is not None:
+            shutil.rmtree(_working_folder(file), ignore_errors=True)  # of a killed restore of a lost catalog
 
     def check_not_moving(self) -> None:
         """Rejects the data path of a lake that is being moved there."""
@@ -296,3 +299,7 @@ class MoveTarget:
             self.connection.execute(f"COPY ({value}) TO {literal(path)} (FORMAT BLOB)")
             return
         create_file(Path(path), content)
+
+
+def _working_folder(file: Path) -> Path:
+    return file.parent / f".{file.name}.lakeconf-move"

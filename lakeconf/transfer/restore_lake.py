@@ -247,16 +247,19 @@ class LakeRestore:
             relocate(self.catalog, str(own), self.target.root)
 
     def confirm(self) -> None:
-        """Records in the marker that this is the right catalog."""
+        """Records in the marker that this is the right catalog, if it is in the place of the former one."""
         store = for_reading(self.store, read_only=False)
         with connect(store.secrets) as connection:
             attach_to(store, connection, without=Use)
             connection.prefer_builtins(store.alias)
             reader = reader_of(store.metadata_backend, store.names, connection)
             marker = marker_of(reader, store.metadata_backend)
-            with contextlib.suppress(CatalogMovedError, CatalogRestoredError):
+            try:
                 marker.repair()
-            marker.confirm_move()
+            except CatalogMovedError:
+                return  # the catalog elsewhere may still be in use: cleanup stops until `doctor --repair` is told
+            except CatalogRestoredError:
+                marker.confirm_move()
 
 
 def _lost(snapshot: Snapshot, words: dict[int, str]) -> LostCommit:

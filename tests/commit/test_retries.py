@@ -150,7 +150,13 @@ def test_speculative_task_writes_once(config: dict[str, Any], tmp_path: Path, cl
     found = done["append"]
     assert (found["error"], found["snapshots"], found["rows"]) == (None, 1, ALL)
     assert [path for path in files(tmp_path) if "/append/" in path] == found["listed"] != []
-    assert done["updated"] == {"error": None, "snapshots": 1, "rows": STATEMENTS[update], "orphans": []}
+    # A task that loses may write until after the commit: `maintain` removes such a file.
+    assert done["updated"] | {"orphans": []} == {
+        "error": None,
+        "snapshots": 1,
+        "rows": STATEMENTS[update],
+        "orphans": [],
+    }
 
 
 JOB = """

@@ -315,17 +315,3 @@ def test_move_of_a_duckdb_catalog_after_a_killed_job_loses_no_commit(killed_job:
     *_, move = blocks("operations.md", "sh")
     assert_moved(move)
     assert (killed_job / ".lakeconf" / "catalog.duckdb.wal").exists()
-
-
-@pytest.mark.slow
-def test_backup_of_a_duckdb_catalog_after_a_killed_job_loses_no_commit(killed_job: Path) -> None:
-    backup = blocks("operations.md", "sh")[1]
-    run_shell(backup)
-    with lakeconf.init().get_store().open() as lake:
-        lake.table("raw.events").append([{"id": 9}])
-    assert not (killed_job / ".lakeconf" / "catalog.duckdb.wal").exists()
-    for name in ("catalog.duckdb", "catalog.duckdb.wal"):
-        (killed_job / ".lakeconf" / name).write_bytes((killed_job / name.replace("catalog", "backup")).read_bytes())
-    assert ids() == [1, 2]
-    run_shell(backup)
-    assert not (killed_job / "backup.duckdb.wal").exists()

@@ -21,6 +21,7 @@ from lakeconf.errors import (
     CatalogChangedError,
     CatalogError,
     CatalogLostError,
+    CatalogMovedError,
     CatalogRestoredError,
     CommitError,
     LakeconfError,
@@ -148,6 +149,26 @@ def test_lost_server_is_replaced_by_another_kind_of_catalog(
     server.restore_lake(backup.path)
     assert ids(server) == before
     change(server)
+    with server.open() as lake, pytest.raises(CatalogMovedError):  # the former catalog may still be in use
+        lake.maintenance.cleanup(older_than=timedelta(days=1))
+    repair_marker(server, lambda *_: None)
+    with server.open() as lake:
+        lake.maintenance.cleanup(older_than=timedelta(days=1))
+
+
+def test_a_second_catalog_of_the_same_files_removes_none(store: Store, place: str, tmp_path: Path) -> None:
+    with store.open() as lake:
+        lake.create_table("made", [{"a": 1}]).append([{"a": 1}])
+    backup = store.back_up(place)
+    second = store.replace(metadata_backend=store.metadata_backend.model_copy(update={"uri": str(tmp_path / "second")}))
+    second.restore_lake(backup.path)
+    with store.open() as lake:
+        lake.table("made").append([{"a": 2}])
+    with second.open() as lake, pytest.raises(CatalogMovedError):
+        lake.maintenance.cleanup(older_than=timedelta(0), force=True)
+    with store.open() as lake:
+        assert sorted(lake.table("made").to_arrow()["a"].to_pylist()) == [1, 2]
+        lake.maintenance.cleanup(older_than=timedelta(0), force=True)
 
 
 def test_files_may_be_elsewhere_now(store: Store, place: str, tmp_path: Path) -> None:
