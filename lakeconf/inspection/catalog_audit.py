@@ -1,4 +1,4 @@
-"""What bugs and interrupted commits leave behind in a catalog: found, explained, and repaired where that is safe."""
+"""What bugs and interrupted commits leave behind in a catalog, with what to do about it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from lakeconf.wording import counted
 
 _SHOWN = 3
 _BACKUP = "restore a backup of the catalog from before it (docs/operations.md)"
-_REPAIR = "lakeconf verify --catalog --repair"
 # The tables whose rows belong to snapshots.
 _VERSIONED = tuple(f"ducklake_{kind}" for kind in ("schema", "table", "view", "column", "data_file", "delete_file"))
 # DuckDB compares names without the case of the letters of ASCII only.
@@ -51,8 +50,6 @@ class Finding:
     check: str  # what was checked, in a word or two
     what: str  # what is wrong
     hint: str  # how to repair it
-    # The statements that repair it without touching a row of a snapshot; empty if a person has to.
-    repair: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.check}: {escaped(self.what)}\n  hint: {self.hint}"
@@ -150,7 +147,7 @@ def audit_catalog(reader: CatalogReader) -> list[Finding]:
     """What is wrong in a catalog; empty if nothing is."""
     with reader.transaction() as transaction:
         findings = [finding for check in _CHECKS for finding in _checked(transaction, check)]
-        findings += [*_later_rows(transaction), *_half_snapshots(transaction), *_next_ids(transaction)]
+        findings += [*_later_rows(transaction), *_half_snapshots(transaction), *_next_ids(transaction, reader.metadata)]
         try:
             examine_columns(transaction)
         except CatalogError as error:
@@ -165,11 +162,6 @@ def audit_catalog(reader: CatalogReader) -> list[Finding]:
     return findings + _lost_files(reader)
 
 
-def repairs(findings: Sequence[Finding]) -> list[str]:
-    """The statements on the catalog that repair what can be repaired."""
-    return [statement for finding in findings for statement in finding.repair]
-
-
 def _checked(transaction: MetadataTransaction, check: _Check) -> Iterator[Finding]:
     texts = [str(text) for (text,) in transaction.rows(f"SELECT * FROM ({check.query}) ORDER BY ALL")]  # noqa: S608
     if texts:
@@ -179,13 +171,10 @@ def _checked(transaction: MetadataTransaction, check: _Check) -> Iterator[Findin
 def _later_rows(transaction: MetadataTransaction) -> Iterator[Finding]:
     """Rows that the next commit would make visible."""
     for table in _VERSIONED:
-        later = f"FROM {{}}{table} WHERE begin_snapshot > {{}}"
-        ((count,),) = transaction.rows("SELECT count(*) " + later.format("", _NEWEST))
+        ((count,),) = transaction.rows(f"SELECT count(*) FROM {table} WHERE begin_snapshot > {_NEWEST}")  # noqa: S608
         if count:
-            newest = transaction.newest()
-            statement = "DELETE " + later.format("{metadata}", newest)
             what = f"{counted(count, 'row')} of {table} are of no snapshot: half of a commit"
-            yield Finding("snapshots", what, f"the next commit would show them: {_REPAIR}", (statement,))
+            yield Finding("snapshots", what, f"the next commit would show them; {_BACKUP}")
 
 
 def _half_snapshots(transaction: MetadataTransaction) -> Iterator[Finding]:
@@ -197,7 +186,7 @@ def _half_snapshots(transaction: MetadataTransaction) -> Iterator[Finding]:
         yield Finding("snapshots", what, f"compare its rows with those of the snapshot before; {_BACKUP}")
 
 
-def _next_ids(transaction: MetadataTransaction) -> Iterator[Finding]:
+def _next_ids(transaction: MetadataTransaction, metadata: str) -> Iterator[Finding]:
     """Ids that the next commit would use a second time."""
     newest = transaction.newest()
     for column, ids in (("next_catalog_id", _CATALOG_IDS), ("next_file_id", _FILE_IDS)):
@@ -206,13 +195,17 @@ def _next_ids(transaction: MetadataTransaction) -> Iterator[Finding]:
             f"WHERE snapshot_id = {newest}"
         )
         if wanted is not None and wanted > value:
-            update = f"UPDATE {{metadata}}ducklake_snapshot SET {column} = {wanted} WHERE snapshot_id = {newest}"  # noqa: S608
-            what = f"{column} is {value}, but the greatest id in use is {wanted - 1}"
-            yield Finding("ids", what, f"the next commit would use it again: {_REPAIR}", (update,))
+            what = f"{column} is {value}, but the greatest id in use is {wanted - 1}: the next commit repeats it"
+            yield Finding("ids", what, _update(f"{metadata}.ducklake_snapshot", column, wanted, "snapshot_id", newest))
     for table_id, name, wanted, value in transaction.rows(_ROW_IDS):
-        update = f"UPDATE {{metadata}}ducklake_table_stats SET next_row_id = {wanted} WHERE table_id = {table_id}"  # noqa: S608
         what = f"the next row id of {name} is {value}, but files have ids up to {wanted - 1}"
-        yield Finding("ids", what, f"new rows would get ids of others: {_REPAIR}", (update,))
+        hint = _update(f"{metadata}.ducklake_table_stats", "next_row_id", wanted, "table_id", table_id)
+        yield Finding("ids", what, hint)
+
+
+def _update(table: str, column: str, value: int, key: str, id_: int) -> str:
+    """The hint that corrects an id which is too low."""
+    return f"run with DuckDB, while nobody writes: UPDATE {table} SET {column} = {value} WHERE {key} = {id_}"  # noqa: S608
 
 
 def _by_table(check: str, what: str, values: Mapping[tuple[str, str], object], hint: str) -> Iterator[Finding]:

@@ -95,6 +95,16 @@ def test_damages_are_found(damage: str, made: AttachedLake) -> None:
     assert [line for line in texts(made) if line.startswith(text)], texts(made)
 
 
+@pytest.mark.parametrize("damage", ["next table", "next file", "next row"])
+def test_hints_with_a_statement_repair(damage: str, made: AttachedLake) -> None:
+    made.run(DAMAGES[damage][0].replace("m.", f"{METADATA}."))
+    for finding in audit_catalog(made.reader):
+        made.run(finding.hint.removeprefix("run with DuckDB, while nobody writes: "))
+    assert texts(made) == []
+    made.run("CREATE TABLE lake.w (a INT)", "INSERT INTO lake.t VALUES (60, 'y')")
+    assert texts(made) == []
+
+
 def test_deletes_of_all_rows_and_names_that_differ_by_other_letters_are_sound(made: AttachedLake) -> None:
     made.run('CREATE TABLE lake."ärger" (a INT)', 'CREATE TABLE lake."Ärger" (a INT)', "DELETE FROM lake.t")
     assert texts(made) == []
