@@ -55,6 +55,8 @@ LAZY = {
     ("lakeconf.lake.opening", "lakeconf.engines.spark.classic_engine"),
     ("lakeconf.lake.opening", "lakeconf.engines.spark.connect.connect_engine"),
     ("lakeconf.lake.opening", "lakeconf.engines.spark.versions"),
+    ("lakeconf.lake.opening", "lakeconf.guard.backups"),
+    ("lakeconf.lake.lake", "lakeconf.lake.adoption.adoption"),
     ("lakeconf.engines.spark.start", "lakeconf.engines.spark.hadoop"),
     ("lakeconf.engines.spark.start", "lakeconf.engines.spark.named_tables"),
     ("lakeconf.lake.named_lake", "lakeconf.engines.spark.named_tables"),

@@ -24,7 +24,6 @@ from lakeconf.engines.engine import SparkOperations
 from lakeconf.engines.frames import lazy_rows
 from lakeconf.engines.schema_check import as_list_types, check_distinct
 from lakeconf.errors import LakeconfError, QueryError, StorageError, TableNotFoundError, UnsupportedError, listed
-from lakeconf.lake.adoption.adoption import Adoptions, AdoptPlan, Verify
 from lakeconf.lake.maintenance import Maintenance
 from lakeconf.lake.opening import open_session
 from lakeconf.lake.restore import RestorePlan, Restores
@@ -42,6 +41,7 @@ from lakeconf.write.user_statement import parse_statement
 if TYPE_CHECKING:
     import narwhals as nw
 
+    from lakeconf.lake.adoption.adoption import AdoptPlan, Verify
     from lakeconf.store import Store
 
 
@@ -465,6 +465,8 @@ class Lake:
 
     def plan_adopt(self, path: str, name: str, *, types: Mapping[str, str] | None = None) -> AdoptPlan:
         """What `adopt` would do with the same arguments; nothing is changed."""
+        from lakeconf.lake.adoption.adoption import Adoptions
+
         return Adoptions(self._scope).plan(path, name, types or {})
 
     def adopt(self, path: str, name: str, *, types: Mapping[str, str] | None = None, verify: Verify = "bounds") -> int:
@@ -491,6 +493,8 @@ class Lake:
             CommitConflictError: The source has removed files since, or another writer has changed the table.
             CommitError: The rows differ, or the statistics of a file are wrong. Nothing was written.
         """
+        from lakeconf.lake.adoption.adoption import Adoptions
+
         return Adoptions(self._scope).adopt(path, name, types or {}, verify)
 
     def create_view(self, name: str, sql: str) -> None:

@@ -20,7 +20,6 @@ from lakeconf.commit.sql_commit import SETTINGS, Committing
 from lakeconf.connection.connection import SharedConnection, search_path_sql
 from lakeconf.engines.duckdb import DuckDBEngine
 from lakeconf.errors import required
-from lakeconf.guard.backups import BackupPlace, paths_needed
 from lakeconf.guard.guard import clock_of, guard_of, reader_of
 from lakeconf.guard.locks import FileLocks
 from lakeconf.logs import event_logger
@@ -94,6 +93,8 @@ def _backed_up(store: Store, reader: CatalogReader) -> Callable[[], frozenset[st
     place = store.maintenance.get("backups")
     if place is None:
         return None
+    from lakeconf.guard.backups import BackupPlace, paths_needed  # few stores need it
+
     return lambda: paths_needed(
         BackupPlace.opened(place, store.storage_backend, store.names, store.secrets), reader.lake_id
     )

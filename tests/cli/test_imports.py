@@ -25,6 +25,7 @@ SLOW = {
     "dbt",
     "dlt",
     "http.server",
+    "lakeconf.lake.adoption.adoption",
     "numpy",
     "pandas",
     "polars",
