@@ -209,7 +209,19 @@ def models_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return decorated
 
 
-def column_types(context: click.Context, parameter: click.Parameter, values: Sequence[str]) -> Mapping[str, str]:
+def types_option(meaning: str) -> Callable[..., Any]:
+    """The repeated option `--type`, which commands receive as `types`: the types of columns, by name."""
+    return click.option(
+        "--type",
+        "types",
+        multiple=True,
+        metavar="COLUMN=TYPE",
+        callback=_column_types,
+        help=f"{meaning}; may be repeated.",
+    )
+
+
+def _column_types(context: click.Context, parameter: click.Parameter, values: Sequence[str]) -> Mapping[str, str]:
     """The types of columns, by name."""
     types: dict[str, str] = {}
     for column, equals, kind in (text.partition("=") for text in values):

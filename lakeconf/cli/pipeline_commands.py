@@ -14,12 +14,12 @@ import click
 from lakeconf.cli.options import (
     ChangeOptions,
     change_options,
-    column_types,
     confirm,
     models_options,
     output_options,
     selection,
     store_option,
+    types_option,
     yes_option,
 )
 from lakeconf.cli.output import counts_text, plain, show, show_error, show_json, show_lines, show_table, style
@@ -295,14 +295,7 @@ def _test_data(result: UnitTestResult) -> dict[str, Any]:
 @click.command("load", short_help="Load a file into a table.")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("table")
-@click.option(
-    "--type",
-    "types",
-    multiple=True,
-    metavar="COLUMN=TYPE",
-    callback=column_types,
-    help="Type of a column; may be repeated.",
-)
+@types_option("Type of a column")
 @store_option
 @change_options
 def load_command(
@@ -346,14 +339,7 @@ def load_command(
 @click.command("adopt", short_help="Register existing files as a table, without a copy.")
 @click.argument("path")
 @click.option("--table", required=True, help="The table; it is created if it does not exist.")
-@click.option(
-    "--type",
-    "types",
-    multiple=True,
-    metavar="COLUMN=TYPE",
-    callback=column_types,
-    help="Type of a column of a new table; may be repeated.",
-)
+@types_option("Type of a column of a new table")
 @click.option(
     "--verify",
     type=click.Choice(["bounds", "full"]),

@@ -28,7 +28,7 @@ from lakeconf.errors import (
 from lakeconf.guard.guard import future_place, marker_of, reader_of
 from lakeconf.guard.marker import create_file, hashes
 from lakeconf.sql import Attach, Use, files_sql, literal
-from lakeconf.store import Store, attach_to, for_reading
+from lakeconf.store import Store, for_reading, open_connection
 from lakeconf.transfer.file_copies import files_below, remove_parts
 from lakeconf.transfer.staged_catalog import columns_by_table, replace, write
 
@@ -172,9 +172,7 @@ class MoveTarget:
     def complete(self, lake_id: str) -> int:
         """Marks the lake as that of its new catalog, and returns its newest snapshot."""
         store = for_reading(self.store, read_only=False)
-        with connect(store.secrets) as connection:
-            attach_to(store, connection, without=Use)
-            connection.prefer_builtins(store.alias)
+        with open_connection(store) as connection:
             reader = reader_of(store.metadata_backend, store.names, connection)
             if reader.lake_id != lake_id or reader.data_path != self.root:
                 raise CatalogError(
@@ -206,9 +204,7 @@ class MoveTarget:
 
     def _lake_id(self) -> str | None:
         store = for_reading(self.store)
-        with contextlib.suppress(CatalogError), connect(store.secrets) as connection:
-            attach_to(store, connection, without=Use)
-            connection.prefer_builtins(store.alias)
+        with contextlib.suppress(CatalogError), open_connection(store) as connection:
             reader: CatalogReader = reader_of(store.metadata_backend, store.names, connection)
             return reader.lake_id
         return None

@@ -11,11 +11,9 @@ from pathlib import Path
 
 from lakeconf.backends.registry import metadata_backend
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.connection.connection import connect
 from lakeconf.guard.backups import Backup, BackupPlace
 from lakeconf.guard.guard import LakeGuard, guard_of, reader_of
-from lakeconf.sql import Use
-from lakeconf.store import Store, attach_to, for_reading
+from lakeconf.store import Store, for_reading, open_connection
 
 # The database of the catalog of an opened lake. It is not hidden.
 METADATA = "lakeconf_source_catalog"
@@ -37,9 +35,7 @@ def opened_lake(store: Store) -> Iterator[tuple[CatalogReader, LakeGuard]]:
     store = for_reading(store)
     options = {key: value for key, value in store.attach_options.items() if key not in _PINNED}
     store = store.replace(attach_options=options | {"metadata_catalog": METADATA})
-    with connect(store.secrets) as connection:
-        attach_to(store, connection, without=Use)
-        connection.prefer_builtins(store.alias)
+    with open_connection(store) as connection:
         reader = reader_of(store.metadata_backend, store.names, connection)
         yield reader, guard_of(reader, store.metadata_backend, store.storage_backend, store.names)
 
@@ -63,7 +59,5 @@ def opened_copy(store: Store, catalog: Path) -> Iterator[CatalogReader]:
     backend = metadata_backend("duckdb").model_validate({"type": "duckdb", "uri": str(catalog)})
     copy = store.replace(metadata_backend=backend, attach_options={"override_data_path": True, "read_only": True})
     copy = for_reading(copy)
-    with connect(copy.secrets) as connection:
-        attach_to(copy, connection, without=Use)
-        connection.prefer_builtins(copy.alias)
+    with open_connection(copy) as connection:
         yield reader_of(copy.metadata_backend, copy.names, connection)

@@ -12,7 +12,6 @@ from typing import Any
 from lakeconf.catalog.history import change_summaries
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.snapshot import Snapshot, latest, snapshots
-from lakeconf.connection.connection import connect
 from lakeconf.ducklake import SUPPORTED_VERSION, version_sentence
 from lakeconf.errors import (
     CatalogChangedError,
@@ -30,8 +29,7 @@ from lakeconf.guard.guard import marker_of, reader_of
 from lakeconf.guard.locks import FileLocks
 from lakeconf.guard.marker import LakeMarker
 from lakeconf.logs import escaped, event_logger
-from lakeconf.sql import Use
-from lakeconf.store import Store, attach_to, for_reading
+from lakeconf.store import Store, for_reading, open_connection
 from lakeconf.transfer.backup import back_up_to, missing_files
 from lakeconf.transfer.move_target import MoveTarget
 from lakeconf.transfer.opened import opened_backup, opened_copy, opened_lake
@@ -249,9 +247,7 @@ class LakeRestore:
     def confirm(self) -> None:
         """Records in the marker that this is the right catalog, if it is in the place of the former one."""
         store = for_reading(self.store, read_only=False)
-        with connect(store.secrets) as connection:
-            attach_to(store, connection, without=Use)
-            connection.prefer_builtins(store.alias)
+        with open_connection(store) as connection:
             reader = reader_of(store.metadata_backend, store.names, connection)
             marker = marker_of(reader, store.metadata_backend)
             try:

@@ -62,10 +62,10 @@ def _constant(kind: DataType, column: Column, default: Default, connection: Conn
     try:
         with connection.cursor() as cursor:
             cursor.execute("SET TimeZone = 'UTC'")
-            ((found,),) = cursor.rows(f"SELECT {shown}")
+            ((canonical,),) = cursor.rows(f"SELECT {shown}")
     except LakeconfError:  # a text that is no value of the type
         return None
-    return None if found is None else _spark_literal(kind.simpleString(), str(found))
+    return None if canonical is None else _spark_literal(kind.simpleString(), str(canonical))
 
 
 def _spark_literal(kind: str, text: str) -> str | None:

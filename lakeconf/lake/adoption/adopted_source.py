@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from lakeconf.connection.connection import Connection
+from lakeconf.errors import LakeconfError, QueryError
 from lakeconf.lake.adoption.folder import Folder
 from lakeconf.lake.adoption.footers import Field
 from lakeconf.lake.adoption.tally import Tally
@@ -24,7 +26,7 @@ class SourceReader(Protocol):
 class Source:
     """Files to adopt, and what is known about them."""
 
-    kind: str  # `Parquet files`, `Delta table` or `Iceberg table`
+    kind: str  # `Parquet file`, `Delta table` or `Iceberg table`
     folder: Folder
     types: Mapping[str, str]  # its columns, and the DuckDB names of their types
     paths: tuple[str, ...]  # its files, sorted
@@ -40,3 +42,14 @@ class Source:
     def connection(self) -> Connection:
         """The connection that reads the files."""
         return self.folder.connection
+
+
+@contextlib.contextmanager
+def named_errors(what: str) -> Iterator[None]:
+    """Gives the errors of another library, which reads something of a source, a name and a hint."""
+    try:
+        yield
+    except LakeconfError:
+        raise
+    except Exception as error:
+        raise QueryError(f"{what} cannot be read: {error}", hint="check the table with its own tools") from error

@@ -6,15 +6,14 @@ in it leads elsewhere.
 
 from __future__ import annotations
 
-import contextlib
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from lakeconf.errors import LakeconfError, QueryError, SchemaError, UnsupportedError, required
-from lakeconf.lake.adoption.adopted_source import Source
+from lakeconf.errors import QueryError, SchemaError, UnsupportedError, required
+from lakeconf.lake.adoption.adopted_source import Source, named_errors
 from lakeconf.lake.adoption.arrow_rows import ArrowReader, duckdb_types, folder_files
 from lakeconf.lake.adoption.folder import Folder, path_values
 from lakeconf.lake.adoption.footers import check_schemas, schemas_of
@@ -30,7 +29,7 @@ def delta_table(folder: Folder) -> Source:
     """The files of the latest version of a Delta table."""
     with required("deltalake", extra="delta", needed_for="a Delta table"):
         import deltalake
-    with tempfile.TemporaryDirectory(prefix="lakeconf-") as copy, _named_errors():
+    with tempfile.TemporaryDirectory(prefix="lakeconf-") as copy, named_errors("the log of the Delta table"):
         _copy_log(folder, Path(copy))
         table = deltalake.DeltaTable(copy)
         _check_features(table, folder)
@@ -89,12 +88,12 @@ def _live_files(table: Any) -> dict[str, Mapping[str, str | None]]:
     import pyarrow as pa
 
     rows = pa.table(table.get_add_actions(flatten=False)).to_pylist()
-    found: dict[str, Mapping[str, str | None]] = {}
+    partitions: dict[str, Mapping[str, str | None]] = {}
     for row in rows:
-        if row["path"] in found:
+        if row["path"] in partitions:
             raise QueryError(f"the log lists the file {row['path']!r} twice", hint="check the table with its own tools")
-        found[row["path"]] = row.get("partition") or {}
-    return found
+        partitions[row["path"]] = row.get("partition") or {}
+    return partitions
 
 
 def _relative(path: str) -> str:
@@ -110,7 +109,7 @@ def _values(
     folder: Folder, files: Mapping[str, Mapping[str, Any]], partitions: Sequence[str]
 ) -> dict[str, Mapping[str, str | None]]:
     """The values of partitions in the paths, which must be those in the log: DuckLake reads the paths."""
-    found: dict[str, Mapping[str, str | None]] = {}
+    in_paths: dict[str, Mapping[str, str | None]] = {}
     for path, recorded in files.items() if partitions else ():
         values = path_values(folder.root, path)
         for name in partitions:
@@ -118,17 +117,5 @@ def _values(
                 raise SchemaError(
                     f"the path {path} does not have the value of the column {name!r}, which the log has", hint=_LOAD
                 )
-        found[path] = {name: values[name] for name in partitions}
-    return found
-
-
-@contextlib.contextmanager
-def _named_errors() -> Iterator[None]:
-    try:
-        yield
-    except LakeconfError:
-        raise
-    except Exception as error:
-        raise QueryError(
-            f"the log of the Delta table cannot be read: {error}", hint="check the table with its own tools"
-        ) from error
+        in_paths[path] = {name: values[name] for name in partitions}
+    return in_paths

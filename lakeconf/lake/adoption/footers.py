@@ -19,7 +19,7 @@ _SCHEMA = """
 _FIRST_INTERNAL = 2147483539
 # Names of a repeated group that make it the element of its list, by the rules of Parquet for older writers.
 _OLD_ELEMENTS = ("array", "_tuple")
-_AGAIN = "write the rows to new files, or load them: lakeconf load, or a model of the kind append"
+WRITE_AGAIN = "write the rows to new files, or load them: lakeconf load, or a model of the kind append"
 _HIDING = ("filename", "file_row_number", "rowid", "snapshot_id")
 
 
@@ -40,7 +40,7 @@ def schemas_of(connection: Connection, paths: Sequence[str]) -> dict[str, tuple[
     try:
         rows = connection.rows(_SCHEMA.format(source=files_sql("parquet_schema", paths)))
     except LakeconfError as error:
-        raise type(error)(f"a file cannot be read: {error.message}", hint=error.hint or _AGAIN) from error
+        raise type(error)(f"a file cannot be read: {error.message}", hint=error.hint or WRITE_AGAIN) from error
     for path, *field in rows:
         fields[path].append(tuple(field))
     return {path: _field(iter(fields[path])).fields for path in paths}
@@ -53,13 +53,13 @@ def check_schemas(schemas: Mapping[str, tuple[Field, ...]]) -> None:
     for path, columns in schemas.items():
         own = {folded(field.name) for field in columns}
         if len(own) < len(columns):
-            raise SchemaError(f"{path} has two columns of one name", hint=_AGAIN)
+            raise SchemaError(f"{path} has two columns of one name", hint=WRITE_AGAIN)
         different = own ^ wanted.keys()
         if different:
             raise SchemaError(
                 f"the files do not have the same columns: only one of {first_path} and {path} has {min(different)!r}, "
                 "and DuckLake takes a missing column for one without NULLs",
-                hint=_AGAIN,
+                hint=WRITE_AGAIN,
             )
     for columns in dict.fromkeys(schemas.values()):
         path = next(path for path, other in schemas.items() if other == columns)
@@ -85,7 +85,7 @@ def _check_field(path: str, field: Field, shown: str) -> None:
     elif field.meaning in ("LIST", "MAP", "MAP_KEY_VALUE") and not _is_standard(field):
         problem = f"is a {(field.meaning or '').lower()} as only older writers store it"
     if problem is not None:
-        raise UnsupportedError(f"the column {shown!r} of {path} {problem}", hint=_AGAIN)
+        raise UnsupportedError(f"the column {shown!r} of {path} {problem}", hint=WRITE_AGAIN)
     inner = field.fields[0].fields if field.meaning in ("LIST", "MAP", "MAP_KEY_VALUE") else field.fields
     for part in inner:
         _check_field(path, part, f"{shown}.{part.name}")

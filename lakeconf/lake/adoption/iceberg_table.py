@@ -6,14 +6,13 @@ reads the files. So all files are read through `Folder`, and no property is used
 
 from __future__ import annotations
 
-import contextlib
 import io
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lakeconf.errors import FileMissingError, LakeconfError, QueryError, SchemaError, UnsupportedError, required
-from lakeconf.lake.adoption.adopted_source import Source
+from lakeconf.errors import FileMissingError, SchemaError, UnsupportedError, required
+from lakeconf.lake.adoption.adopted_source import Source, named_errors
 from lakeconf.lake.adoption.arrow_rows import arrow_tally, duckdb_types
 from lakeconf.lake.adoption.folder import Folder
 from lakeconf.lake.adoption.footers import Field, check_schemas, schemas_of
@@ -38,7 +37,7 @@ def iceberg_table(folder: Folder, metadata_file: str | None) -> Source:
         from pyiceberg.serializers import FromInputFile
         from pyiceberg.table import StaticTable
     location = folder.admit(f"{folder.root}{METADATA}/{metadata_file or _current(folder)}")
-    with _named_errors():
+    with named_errors("the Iceberg table"):
         files = folder_io(folder)
         metadata = FromInputFile.table_metadata(files.new_input(location))
         if metadata.format_version > _LATEST_FORMAT:
@@ -70,7 +69,7 @@ class _IcebergReader:
         from pyiceberg.expressions import AlwaysTrue
         from pyiceberg.io.pyarrow import ArrowScan
 
-        with _named_errors():
+        with named_errors("the Iceberg table"):
             scan = ArrowScan(self._table.metadata, self._table.io, self._table.schema(), AlwaysTrue())
             batches = scan.to_record_batches([self._tasks[path] for path in paths])
             return arrow_tally(self._connection, batches, types, full=full)
@@ -178,15 +177,3 @@ def folder_io(folder: Folder) -> Any:
             raise PermissionError(f"lakeconf only reads the files of a source, and does not remove {location}")
 
     return FolderIO()
-
-
-@contextlib.contextmanager
-def _named_errors() -> Iterator[None]:
-    try:
-        yield
-    except LakeconfError:
-        raise
-    except Exception as error:
-        raise QueryError(
-            f"the Iceberg table cannot be read: {error}", hint="check the table with its own tools"
-        ) from error

@@ -12,8 +12,6 @@ from lakeconf.lake.adoption.footers import check_schemas, schemas_of
 from lakeconf.lake.adoption.tally import Tally, tally
 from lakeconf.sql import exact_paths, files_sql, folded, literal
 
-KIND = "Parquet file"
-
 
 class ParquetReader:
     """DuckDB's own reader of Parquet files, without a lake."""

@@ -10,7 +10,7 @@ from lakeconf.connection.connection import Connection
 from lakeconf.errors import CommitError
 from lakeconf.sql import identifier
 
-_FLOATS = ("float", "double")
+FLOATS = ("float", "double")
 _TALLIES, _ROWS = "lakeconf_tallies", "lakeconf_arrow_rows"
 
 
@@ -77,7 +77,7 @@ def tally_sql(types: Mapping[str, str], *, full: bool, text: bool = True) -> str
         parts.append(f"count({value}) AS c{number}_n")
         if not _is_nested(kind):
             # Zero has two signs, which are equal.
-            plain = f"CASE WHEN {value} = 0 THEN 0 ELSE {value} END" if parsed_type(kind).id in _FLOATS else value
+            plain = f"CASE WHEN {value} = 0 THEN 0 ELSE {value} END" if parsed_type(kind).id in FLOATS else value
             for function in ("min", "max"):
                 bound = f"{function}({plain})"
                 parts.append(f"{_text(bound) if text else bound} AS c{number}_{function}")

@@ -17,14 +17,13 @@ from lakeconf.connection.connection import Connection
 from lakeconf.ducklake import metadata_database
 from lakeconf.errors import CommitError, LakeconfError, SchemaError
 from lakeconf.lake.adoption.adopted_source import Source
-from lakeconf.lake.adoption.tally import tally
+from lakeconf.lake.adoption.footers import WRITE_AGAIN
+from lakeconf.lake.adoption.tally import FLOATS, tally
 from lakeconf.sql import identifier, literal, qualified
 from lakeconf.write.operations.adopt import registration_sql
 
 _TABLE = "adopted"
 _ROWS = "lakeconf_adopted_files"
-_FLOATS = ("float", "double")
-_AGAIN = "write the rows to new files, or load them: lakeconf load, or a model of the kind append"
 # The types of which DuckLake takes a file without bounds for one without values.
 _BOUNDED = (
     *("tinyint", "smallint", "integer", "bigint", "utinyint", "usmallint", "uinteger", "ubigint", "float", "double"),
@@ -60,7 +59,7 @@ def check_rows(source: Source, paths: Sequence[str], types: Mapping[str, str], *
         try:
             cursor.execute(registration_sql(alias, "main", _TABLE, paths, in_path=in_path))
         except LakeconfError as error:
-            raise SchemaError(f"DuckLake cannot register the files: {error.message}", hint=_AGAIN) from error
+            raise SchemaError(f"DuckLake cannot register the files: {error.message}", hint=WRITE_AGAIN) from error
         ours = tally(cursor, table, types, full=full)
         ours.check_equal(source.reader.tally(paths, types, full=full), f"the reader of {source.kind}s")
         leaves = list(_leaves(types, _field_ids(cursor, alias)))
@@ -116,8 +115,8 @@ def _read_files(cursor: Connection, table: str, leaves: Sequence[_Leaf]) -> None
     """Reads what is in each file to a temporary table."""
     parts = ["filename AS path", "count(*) AS n"]
     for number, leaf in enumerate(leaves):
-        is_nan = f"isnan({leaf.sql})" if leaf.kind_id in _FLOATS else "false"
-        finite = f" FILTER (NOT {is_nan})" if leaf.kind_id in _FLOATS else ""
+        is_nan = f"isnan({leaf.sql})" if leaf.kind_id in FLOATS else "false"
+        finite = f" FILTER (NOT {is_nan})" if leaf.kind_id in FLOATS else ""
         parts += [
             f"count({leaf.sql}) AS c{number}_n",
             f"min({leaf.sql}){finite} AS c{number}_low",
@@ -152,7 +151,7 @@ def _check_statistics(cursor: Connection, alias: str, number: int, leaf: _Leaf) 
         """
     )
     for path, problem in rows:
-        raise CommitError(f"the column {leaf.shown!r} of {path} has {problem}: nothing was adopted", hint=_AGAIN)
+        raise CommitError(f"the column {leaf.shown!r} of {path} has {problem}: nothing was adopted", hint=WRITE_AGAIN)
 
 
 def _check_values(cursor: Connection, source: Source, leaves: Sequence[_Leaf]) -> None:
