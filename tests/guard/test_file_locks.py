@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import re
 import signal
+import stat
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -48,10 +50,21 @@ def catalog(tmp_path: Path) -> Path:
 @pytest.fixture(autouse=True)
 def no_open_lock_files() -> Iterator[None]:
     """No test leaves a lock file open; a forked process would close other files with the numbers of forgotten ones."""
-    before = len(os.listdir("/dev/fd"))
+    before = open_files()
     yield
     assert file_locks._open_descriptors == set()
-    assert len(os.listdir("/dev/fd")) == before
+    assert open_files() == before
+
+
+def open_files() -> list[tuple[int, int]]:
+    """The device and inode of each open regular file: Py4J opens and closes sockets at any time."""
+    files = []
+    for name in os.listdir("/dev/fd"):
+        with contextlib.suppress(OSError):  # the descriptor of the list itself is closed already
+            status = os.fstat(int(name))
+            if stat.S_ISREG(status.st_mode):
+                files.append((status.st_dev, status.st_ino))
+    return sorted(files)
 
 
 def lock_file(catalog: Path, suffix: str) -> Path:
