@@ -39,7 +39,7 @@ $(CLASSES): $(STAMP)
 	@echo "Archiving Spark's classes, so that the tests start Java faster"
 	@$(BIN)/python tests/support/spark_classes.py $@ > $@.log 2>&1 || echo "Failed; see $@.log"
 
-PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal $(if $(TEST_SEED),--randomly-seed=$(TEST_SEED))
 
 test: setup $(CLASSES) ## Run the quick tests, in at most five minutes
 	@$(PYTEST) --tier quick
