@@ -11,10 +11,7 @@ from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.tables import TableInfo, joined_name, tables
 from lakeconf.commit.moved_values import ValuesChangedError
 from lakeconf.commit.session import Session
-from lakeconf.errors import (
-    CommitUnknownError,
-    LakeconfError,
-)
+from lakeconf.errors import CommitUnknownError, LakeconfError, SchemaError
 from lakeconf.lake.compaction import (
     RewrittenFiles,
     SmallFiles,
@@ -215,6 +212,8 @@ def flush_table(session: Session, info: TableInfo | None) -> None:
         raise RowsChangedError(
             f"{error.message}: DuckLake's flush would restore deleted rows, so its rows stay in the catalog", hint=_HINT
         ) from error
+    except SchemaError as error:  # ducklake#1383: the column was NOT NULL when the catalog got its first rows
+        raise SchemaError(f"DuckLake cannot flush its rows in the catalog: {error.message}", hint=_HINT) from error
 
 
 def _tables_with_dead_rows(reader: CatalogReader) -> set[int]:
