@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from hint_words import is_fix
-from source_tree import REPOSITORY, sources, strings_of
+from source_tree import sources, strings_of
+from written_hints import CALL, COMMAND, OPTION, TREES, hints, name_of, whole
 
 from lakeconf import Lake, Store, Table
 from lakeconf.cli.app import COMMANDS
@@ -25,15 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 
-TREES = {
-    str(path.relative_to(REPOSITORY)): ast.parse(path.read_text())
-    for folder in ("lakeconf", "pyspark_lakeconf")
-    for path in sorted((REPOSITORY / folder).rglob("*.py"))
-}
-# Tables of hints, and functions that return one.
-TABLES = re.compile(r".*_HINTS")
-ROWS = re.compile(r"_BY_MESSAGE")
-WRITERS = re.compile(r".+_hint|.*_fix|_unknown")
 DESTRUCTIVE = re.compile(r"\b(delet|drop|overwrit|rebuild|expire|replac|repair|clean)\w*", re.IGNORECASE)
 # What following a hint with such a word changes. No hint may be the reason that rows of a lake are lost: it names the
 # rows, asks for a copy or a comparison first, or leads to a command that shows its plan and asks.
@@ -68,9 +60,6 @@ CONSEQUENCES = {
     "with an overwrite": "rows, by the same rows",
     "rename the column: table.evolve": "the name of a column",
 }
-COMMAND = re.compile(r"\blakeconf ([a-z][a-z-]+)((?: [A-Z…]+| --[a-z-]+| [a-z]+\.[a-z]+)*)")
-OPTION = re.compile(r"--[a-z][a-z-]+")
-CALL = re.compile(r"\b(lake|tx|table|store|maintenance|runs)\b(?:\.table\([^()]*\))?\.(\w+)\(([^()]*)\)?")
 ARGUMENT = re.compile(r"(?:^|, )(\w+)=")
 OWNERS: dict[str, tuple[type[Any], ...]] = {
     **dict.fromkeys(("lake", "tx"), (Lake, Table)),
@@ -143,33 +132,6 @@ def reports(call: ast.Call) -> bool:
     return any("Code." in ast.unparse(argument) for argument in call.args)
 
 
-def hints(tree: ast.Module) -> Iterator[ast.expr]:
-    """The expressions that become hints."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call):
-            yield from (keyword.value for keyword in node.keywords if keyword.arg == "hint")
-            if name_of(node.func) == "Problem" and len(node.args) > 2:
-                yield node.args[2]
-        elif isinstance(node, (ast.Assign, ast.AnnAssign)) and isinstance(node.value, ast.Dict):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            if any(TABLES.fullmatch(name_of(target)) for target in targets):
-                yield from node.value.values
-        elif (
-            isinstance(node, ast.AnnAssign)
-            and isinstance(node.value, ast.Tuple)
-            and ROWS.fullmatch(name_of(node.target))
-        ):
-            yield from (row.elts[-1] for row in node.value.elts if isinstance(row, ast.Tuple))
-        elif isinstance(node, ast.FunctionDef) and WRITERS.fullmatch(node.name):
-            yield from (each.value for each in ast.walk(node) if isinstance(each, ast.Return) and each.value)
-
-
-def whole(node: ast.expr) -> str:
-    """The words of a hint, with … for its values."""
-    texts = [each.value for each in ast.walk(node) if isinstance(each, ast.Constant) and isinstance(each.value, str)]
-    return "…".join([*texts, ""])
-
-
 def assigned(tree: ast.Module) -> Mapping[str, list[ast.expr]]:
     """The values that each variable of a module is set to."""
     found: dict[str, list[ast.expr]] = {}
@@ -203,11 +165,6 @@ def beginnings(node: ast.expr, texts: Mapping[str, list[ast.expr]]) -> Iterator[
         yield from (text for part in node.args[2:] for text in beginnings(part, texts))
     elif isinstance(node, ast.Call) and name_of(node.func) in ("lstrip", "format"):
         yield from beginnings(node.func.value, texts) if isinstance(node.func, ast.Attribute) else ()
-
-
-def name_of(node: ast.expr) -> str:
-    """The last name of an expression such as `a.b`."""
-    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
 
 
 def has_hint(call: ast.Call) -> bool:
