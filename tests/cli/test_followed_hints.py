@@ -252,7 +252,8 @@ def column_named_rowid(lake: Lake, called: Any) -> None:
 
 @follows("rename the column: table.evolve(rename={…: …})")
 def column_that_no_expression_names(lake: Lake, called: Any) -> None:
-    lake.table("t").evolve(rename={"v": "__lakeconf_v"})
+    by_another(lake, "ALTER TABLE t RENAME v TO __lakeconf_v")
+    lake.refresh()
     frame = pa.table({"id": [1], "__lakeconf_v": ["x"]})
     fails("table.evolve(rename={", lambda: lake.table("t").merge(frame, on="id"))
     lake.table("t").evolve(rename={"__lakeconf_v": "v"})
