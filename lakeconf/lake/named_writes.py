@@ -57,8 +57,9 @@ def overwrite(scope: Scope, values: Values, frame: Any) -> None:
 
 
 def overwrite_partitions(scope: Scope, values: Values, frame: Any) -> None:
-    """INSERT OVERWRITE of the partitions of a frame."""
-    write(scope, values["table"], OverwritePartitions(frame))
+    """INSERT OVERWRITE of the partitions of a frame; a table without partition keys is one partition, as in Spark."""
+    info = load_table(scope.session.reader, values["table"], scope.snapshot_id)
+    write(scope, values["table"], OverwritePartitions(frame) if info.partition_fields else OverwriteRows(frame, None))
 
 
 def delete(scope: Scope, values: Values) -> bool:

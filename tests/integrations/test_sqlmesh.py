@@ -1,4 +1,4 @@
-"""docs/integrations/sqlmesh.md: a SQLMesh project with a gateway for two stores."""
+"""docs/integrations/sqlmesh.md: a SQLMesh project with a gateway for two stores; and one on the catalog of Spark."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from doc_pages import block, named
 from shell import run_shell
 from sqlmesh.core.config import DuckDBConnectionConfig
 
+import lakeconf
 from lakeconf.errors import ConfigError, ConnectionFailed
 from lakeconf.integrations.sqlmesh import connection
 
@@ -75,3 +76,64 @@ def test_connection_and_its_errors_show_no_secrets(server_project: Project, monk
     with pytest.raises(ConnectionFailed, match="password authentication failed") as caught:
         connection("prod").create_engine_adapter().fetchone("SELECT 1")
     assert "hunter2" not in "".join(traceback.format_exception(caught.value))
+
+
+SPARK_FILES = {
+    "models/orders.sql": """
+        MODEL (name shop.orders, kind SEED (path '../seeds/orders.csv'),
+          columns (id INT, customer TEXT, price INT, day DATE));
+    """,
+    "models/priced.sql": """
+        MODEL (name shop.priced, kind FULL, audits (not_null(columns := (id)), unique_values(columns := (id))));
+        SELECT id, CAST(price AS DECIMAL(9, 2)) AS price FROM shop.orders
+    """,
+    "models/daily.sql": """
+        MODEL (name shop.daily, kind INCREMENTAL_BY_TIME_RANGE (time_column day));
+        SELECT count(*) AS orders, day FROM shop.orders WHERE day BETWEEN @start_date AND @end_date GROUP BY day
+    """,
+    "models/spent.sql": """
+        MODEL (name shop.spent, kind INCREMENTAL_BY_UNIQUE_KEY (unique_key customer));
+        SELECT customer, sum(price) AS spent FROM shop.orders GROUP BY customer
+    """,
+    "models/parts.sql": """
+        MODEL (name shop.parts, kind INCREMENTAL_BY_PARTITION, partitioned_by (customer));
+        SELECT customer, id FROM shop.orders
+    """,
+    "models/history.sql": """
+        MODEL (name shop.history, kind SCD_TYPE_2_BY_COLUMN (unique_key customer, columns [spent]));
+        SELECT customer, spent FROM shop.spent
+    """,
+}
+ORDERS = "id,customer,price,day\n1,ann,10,2024-01-01\n2,bob,20,2024-01-02\n3,ann,30,2024-01-02\n"
+CHANGED_ORDERS = ORDERS.replace(",20,", ",25,") + "4,cid,5,2024-01-03\n"
+ON_SPARK = {
+    "SELECT id, price::INTEGER, double::INTEGER FROM shop.priced": [(1, 10, 20), (2, 25, 50), (3, 30, 60), (4, 5, 10)],
+    "SELECT orders, day::VARCHAR FROM shop.daily": [(1, "2024-01-01"), (1, "2024-01-03"), (2, "2024-01-02")],
+    "SELECT customer, spent FROM shop.spent": [("ann", 40), ("bob", 25), ("cid", 5)],
+    "SELECT customer, id FROM shop.parts": [("ann", 1), ("ann", 3), ("bob", 2), ("cid", 4)],
+    "SELECT customer, spent, valid_to IS NULL FROM shop.history": [
+        ("ann", 40, True),
+        ("bob", 20, False),
+        ("bob", 25, True),
+        ("cid", 5, True),
+    ],
+}
+
+
+@pytest.mark.slow
+def test_two_plans_on_the_catalog_of_spark(project: Path) -> None:
+    files = SPARK_FILES | {"seeds/orders.csv": ORDERS} | named("spark-sql.md", "yaml")
+    for name, text in files.items():
+        (project / name).parent.mkdir(exist_ok=True)
+        (project / name).write_text(text)
+    run_shell(block("spark-sql.md", "sh", "lakeconf export spark"))
+    plan = "SPARK_CONF_DIR=conf sqlmesh plan --auto-apply --no-prompts"
+    run_shell(plan)
+    (project / "seeds" / "orders.csv").write_text(CHANGED_ORDERS)
+    priced = project / "models" / "priced.sql"
+    priced.write_text(priced.read_text().replace("AS price", "AS price, price * 2 AS double"))
+    run_shell(plan)
+    with lakeconf.init().get_store("dev").connect() as connection:
+        rows = {query: connection.execute(f"{query} ORDER BY ALL").fetchall() for query in ON_SPARK}
+    assert rows == ON_SPARK
+    assert "cannot create a view in a lake" in run_shell(f"! ({plan.replace('plan', 'plan dev')} --include-unmodified)")

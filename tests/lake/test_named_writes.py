@@ -128,6 +128,14 @@ def test_overwrites(sql: SparkSession, lake: Lake) -> None:
     assert after("INSERT INTO t REPLACE WHERE part = 'a' OR id = 3 SELECT 4, 'a'") == [(2, "b"), (4, "a")]
     sql.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
     assert after("INSERT OVERWRITE t SELECT 9, 'b'") == [(1, "a"), (3, "c"), (9, "b")]
+    sql.sql("CREATE TABLE plain (id INT)")
+    for statement, left in (
+        ("INSERT OVERWRITE plain VALUES (1), (2)", [1, 2]),
+        ("INSERT OVERWRITE plain SELECT id + 1 FROM plain", [2, 3]),
+        ("INSERT OVERWRITE plain SELECT id FROM plain WHERE id > 3", []),
+    ):
+        sql.sql(statement)
+        assert sorted(row.id for row in sql.table("plain").collect()) == left, statement
 
 
 def test_frames_are_written_by_name(sql: SparkSession, lake: Lake) -> None:
