@@ -105,35 +105,35 @@ SPARK_FILES = {
     """,
 }
 ORDERS = "id,customer,price,day\n1,ann,10,2024-01-01\n2,bob,20,2024-01-02\n3,ann,30,2024-01-02\n"
-CHANGED_ORDERS = ORDERS.replace(",20,", ",25,") + "4,cid,5,2024-01-03\n"
 ON_SPARK = {
-    "SELECT id, price::INTEGER, double::INTEGER FROM shop.priced": [(1, 10, 20), (2, 25, 50), (3, 30, 60), (4, 5, 10)],
-    "SELECT orders, day::VARCHAR FROM shop.daily": [(1, "2024-01-01"), (1, "2024-01-03"), (2, "2024-01-02")],
-    "SELECT customer, spent FROM shop.spent": [("ann", 40), ("bob", 25), ("cid", 5)],
-    "SELECT customer, id FROM shop.parts": [("ann", 1), ("ann", 3), ("bob", 2), ("cid", 4)],
-    "SELECT customer, spent, valid_to IS NULL FROM shop.history": [
-        ("ann", 40, True),
-        ("bob", 20, False),
-        ("bob", 25, True),
-        ("cid", 5, True),
-    ],
+    "SELECT id, price::INTEGER FROM shop.priced": [(1, 10), (2, 20), (3, 30)],
+    "SELECT orders, day::VARCHAR FROM shop.daily": [(1, "2024-01-01"), (2, "2024-01-02")],
+    "SELECT customer, spent FROM shop.spent": [("ann", 40), ("bob", 20)],
+    "SELECT customer, id FROM shop.parts": [("ann", 1), ("ann", 3), ("bob", 2)],
+    "SELECT customer, spent, valid_to IS NULL FROM shop.history": [("ann", 40, True), ("bob", 20, True)],
 }
 
 
 @pytest.mark.slow
+@pytest.mark.prove  # tests/lake/test_named_writes.py has its statements
 def test_two_plans_on_the_catalog_of_spark(project: Path) -> None:
     files = SPARK_FILES | {"seeds/orders.csv": ORDERS} | named("spark-sql.md", "yaml")
     for name, text in files.items():
         (project / name).parent.mkdir(exist_ok=True)
         (project / name).write_text(text)
     run_shell(block("spark-sql.md", "sh", "lakeconf export spark"))
-    plan = "SPARK_CONF_DIR=conf sqlmesh plan --auto-apply --no-prompts"
+    plan = "SQLMESH__DISABLE_ANONYMIZED_ANALYTICS=true SPARK_CONF_DIR=conf sqlmesh plan --auto-apply --no-prompts"
     run_shell(plan)
-    (project / "seeds" / "orders.csv").write_text(CHANGED_ORDERS)
+    lake = lakeconf.init().get_store("dev")
+    with lake.connect() as connection:
+        rows = {query: connection.execute(f"{query} ORDER BY ALL").fetchall() for query in ON_SPARK}
+    assert rows == ON_SPARK
+    # SQLMesh decides which rows it computes again; to build all of them, it overwrites the table.
     priced = project / "models" / "priced.sql"
     priced.write_text(priced.read_text().replace("AS price", "AS price, price * 2 AS double"))
     run_shell(plan)
-    with lakeconf.init().get_store("dev").connect() as connection:
-        rows = {query: connection.execute(f"{query} ORDER BY ALL").fetchall() for query in ON_SPARK}
-    assert rows == ON_SPARK
+    run_shell(f"{plan} --restate-model shop.priced")
+    with lake.connect() as connection:
+        rows = {"double": connection.execute("SELECT double FROM shop.priced ORDER BY ALL").fetchall()}
+    assert rows == {"double": [(20,), (40,), (60,)]}
     assert "cannot create a view in a lake" in run_shell(f"! ({plan.replace('plan', 'plan dev')} --include-unmodified)")

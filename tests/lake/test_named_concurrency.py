@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from threading import Barrier
 from typing import TYPE_CHECKING
 
 import pytest
 from local_stores import rows
 from pyspark.errors import AnalysisException, PySparkException
+from strength import in_prove
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-TIMES = 6
+TIMES = 3
 
 
 @pytest.fixture
@@ -50,9 +52,11 @@ def carried_out(session: SparkSession, statements: Sequence[str]) -> int:
     for statement in statements:
         try:
             session.sql(statement)
-            done += 1
         except AnalysisException as error:
-            assert "CommitConflictError" in str(error), error
+            if "CommitConflictError" not in str(error):
+                raise
+        else:
+            done += 1
     return done
 
 
@@ -69,7 +73,7 @@ def test_merges_of_the_same_keys_count_once(sessions: list[SparkSession]) -> Non
         done[at] = carried_out(writers[at], [merge.format(own=10 + at)] * TIMES)
 
     at_once(lambda: write(0), lambda: write(1))
-    assert min(done) + max(done) > 0
+    assert sum(done)
     left = {row.id: row.n for row in judge.table("t").collect()}
     own = {10 + at: count for at, count in enumerate(done) if count}
     assert left == {0: sum(done), 1: sum(done)} | own
@@ -80,8 +84,12 @@ def test_merges_of_the_same_keys_count_once(sessions: list[SparkSession]) -> Non
     "overwrite",
     [
         "INSERT OVERWRITE t SELECT id, part FROM t",
-        "INSERT INTO t REPLACE WHERE part = 1 SELECT id, part FROM t WHERE part = 1",
-        "CREATE OR REPLACE TABLE t AS SELECT id, part FROM t",
+        *in_prove(
+            [
+                "INSERT INTO t REPLACE WHERE part = 1 SELECT id, part FROM t WHERE part = 1",
+                "CREATE OR REPLACE TABLE t AS SELECT id, part FROM t",
+            ]
+        ),
     ],
     ids=["all", "where", "table"],
 )
@@ -102,22 +110,27 @@ def test_an_overwrite_keeps_the_rows_of_inserts(sessions: list[SparkSession], ov
 
 
 def test_a_table_is_created_once(sessions: list[SparkSession], store: Store) -> None:
-    for number in range(TIMES):
-        created = list[int]()
+    created = list[tuple[str, int]]()
 
-        def create(at: int, name: str = f"new.t{number}", created: list[int] = created) -> None:
-            try:
-                sessions[at].sql(f"CREATE TABLE {name} AS SELECT {at} AS session FROM range(4)")
-                created.append(at)
-            except AnalysisException as error:
-                assert "already exists" in str(error) or "CommitConflictError" in str(error), error
+    def create(name: str, at: int) -> None:
+        try:
+            sessions[at].sql(f"CREATE TABLE {name} AS SELECT {at} AS session FROM range(4)")
+        except AnalysisException as error:
+            if "already exists" not in str(error) and "CommitConflictError" not in str(error):
+                raise
+        else:
+            created.append((name, at))
 
-        at_once(lambda: create(0), lambda: create(1))  # noqa: B023 - carried out in this turn
-        (winner,) = created
-        with store.open() as lake:
-            assert rows(lake, f"FROM new.t{number}") == [(winner,)] * 4
+    names = [f"new.t{number}" for number in range(TIMES)]
+    for name in names:
+        at_once(*(partial(create, name, at) for at in (0, 1)))
+    assert [name for name, _ in created] == names
+    with store.open() as lake:
+        for name, winner in created:
+            assert rows(lake, f"FROM {name}") == [(winner,)] * 4
 
 
+@pytest.mark.prove
 def test_reads_during_maintenance_are_whole_or_errors(sessions: list[SparkSession]) -> None:
     """Also those of a snapshot that expires."""
     writer, reader, judge = sessions

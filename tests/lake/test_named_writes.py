@@ -191,7 +191,7 @@ def test_tables_are_defined_and_changed(sql: SparkSession, lake: Lake) -> None:
     assert rows(lake, "SELECT count(*) FROM duckdb_tables() WHERE table_name = 'u'") == [(0,)]
 
 
-def test_partition_keys_have_any_name(sql: SparkSession, lake: Lake) -> None:
+def test_partition_keys_have_any_name(sql: SparkSession, lake: Lake, store: Store) -> None:
     sql.sql(
         'CREATE TABLE t (`c d` STRING, `a.b` INT, `q``t` DATE, `u"v` INT) '
         'PARTITIONED BY (`c d`, bucket(3, `a.b`), days(`q``t`), `u"v`)'
@@ -209,6 +209,9 @@ def test_partition_keys_have_any_name(sql: SparkSession, lake: Lake) -> None:
         ("identity", 'u"v'),
     ]
     assert rows(lake, "FROM t") == [("x", 3, date(2026, 1, 2), 4)]
+    with store.connect() as connection:
+        connection.execute('ALTER TABLE t SET PARTITIONED BY ("a.b")')
+    assert [row.partition for row in sql.sql("SHOW PARTITIONS t").collect()] == ["a.b=3"]
 
 
 def test_a_schema_is_created_once(sql: SparkSession, lake: Lake) -> None:
@@ -239,6 +242,21 @@ REFUSED = {
     "ALTER TABLE t SET TBLPROPERTIES ('x' = 'y')": "cannot change this: the property 'x'",
     "ALTER TABLE t ADD COLUMN a INT FIRST": "a position or a default",
     "ALTER TABLE t ALTER COLUMN id TYPE STRING": "",
+    "ALTER TABLE t ADD PARTITION FIELD id": "",
+    "ALTER TABLE t ADD COLUMN a INT DEFAULT 3": "",
+    "ALTER TABLE t ALTER COLUMN name SET DEFAULT 'x'": "",
+    "ALTER TABLE t ALTER COLUMN name DROP DEFAULT": "cannot change this",
+    "ALTER TABLE t ADD COLUMN a INT NOT NULL": "NOT NULL",
+    "ALTER TABLE t ALTER COLUMN name AFTER s": "cannot change this",
+    "ALTER TABLE t ALTER COLUMN name SET NOT NULL": "",
+    "ALTER TABLE t ALTER COLUMN id DROP NOT NULL": "cannot change this",
+    "ALTER TABLE t UNSET TBLPROPERTIES ('x')": "",
+    "ALTER TABLE t SET LOCATION '/tmp/x'": "cannot change this",
+    "ALTER TABLE t REPLACE COLUMNS (id BIGINT)": "",
+    "ALTER TABLE t RENAME COLUMN name TO id": "",
+    "ALTER TABLE t ADD COLUMN s.a INT": "",
+    "ALTER TABLE t DROP COLUMN s.nothing": "",
+    "ALTER TABLE t ALTER COLUMN s.a TYPE STRING": "",
     "ALTER TABLE t CLUSTER BY (id)": "",
     "ALTER TABLE t ADD CONSTRAINT c CHECK (id > 0)": "",
     "CREATE TABLE u (id INT) CLUSTER BY (id)": "",
