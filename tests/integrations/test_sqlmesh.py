@@ -136,4 +136,5 @@ def test_two_plans_on_the_catalog_of_spark(project: Path) -> None:
     with lake.connect() as connection:
         rows = {"double": connection.execute("SELECT double FROM shop.priced ORDER BY ALL").fetchall()}
     assert rows == {"double": [(20,), (40,), (60,)]}
-    assert "cannot create a view in a lake" in run_shell(f"! ({plan.replace('plan', 'plan dev')} --include-unmodified)")
+    failed = run_shell(f"! ({plan.replace('plan', 'plan dev')} --include-unmodified)")  # it needs views
+    assert "Execution failed for node" in failed
