@@ -21,6 +21,7 @@ from lakeconf.errors import (
 )
 from lakeconf.guard.guard import reader_of
 from lakeconf.inspection.diff import columns_of, difference
+from lakeconf.lake.adoption.known_files import AdoptedFiles
 from lakeconf.lake.lake import Lake
 from lakeconf.lake.opening import empty_store
 from lakeconf.lake.restore import Declared, create_declared, declared_at, relation_at
@@ -43,6 +44,8 @@ class CopyStep:
     # without its history.
     changes: tuple[str, ...] = ()
     source: str = field(default="", repr=False)
+    then: TableInfo | None = field(default=None, repr=False)
+    now: TableInfo | None = field(default=None, repr=False)
     declared: Declared | None = field(default=None, repr=False)
 
     @property
@@ -99,17 +102,20 @@ class TableCopies:
         """Carries out a plan in one snapshot of the target; returns that snapshot."""
         left = [step for step in steps if step.action != "skip"]
         names = ", ".join(step.table for step in left)
+        source, adopted = AdoptedFiles(self._reader), AdoptedFiles(self._own)
         extra = {"copied_from": self._name, "copied_version": self._version}
         with self._lake.transaction(f"copy {names} from {self._name}", extra=extra) as transaction:
+            scope = transaction._scope  # noqa: SLF001 - not for users
             for step in left:
                 table = transaction.table(step.table)
                 rows = lazy_rows(self._own.connection.relation(f"FROM {step.source}"), self._own.connection)
                 if step.action == "replace" and not step.changes:
                     table.overwrite(rows)
                 elif step.declared is not None:
-                    scope = transaction._scope  # noqa: SLF001 - not for users
                     create_declared(scope, step.table, step.declared, exists=step.action == "replace")
                     table.append(rows)
+                if step.then is not None:
+                    adopted.record(scope, source, step.then, self._version, step.now, step.table)
         return self._lake.snapshot_id
 
     def copy_to(self, lake: Lake, source: Store, steps: Sequence[CopyStep]) -> int:
@@ -132,7 +138,7 @@ class TableCopies:
             now = load_table(self._own, name, self._lake.snapshot_id)
         except TableNotFoundError:
             ((count,),) = connection.rows(f"SELECT count(*) FROM {source}")
-            return CopyStep(name, "create", count, source=source, declared=declared)
+            return CopyStep(name, "create", count, source=source, then=table, declared=declared)
         there = relation_at(self._own, now, self._lake.snapshot_id)
         changes = _changes(declared_at(self._own, now, self._lake.snapshot_id), declared)
         if columns_of(connection, source).keys() & columns_of(connection, there).keys():
@@ -142,7 +148,7 @@ class TableCopies:
                 f"SELECT (SELECT count(*) FROM {source}), (SELECT count(*) FROM {there})"
             )
         action: Literal["replace", "skip"] = "replace" if changes or added or removed else "skip"
-        return CopyStep(name, action, added, removed, changes, source, declared)
+        return CopyStep(name, action, added, removed, changes, source, table, now, declared)
 
 
 def _changes(present: Declared, planned: Declared) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from lakeconf.ducklake import MARKER
 from lakeconf.engines.file_names import STAGED_NAME, is_announced, is_manifest_of, is_written_name, unique_name
 from lakeconf.errors import CatalogError, StorageError, storage_errors
 from lakeconf.guard.marker import LakeMarker
-from lakeconf.lake.adoption.known_files import adopted_paths
+from lakeconf.lake.adoption.known_files import AdoptedFiles
 from lakeconf.lake.compaction_step import CatalogStatement
 from lakeconf.logs import event_logger
 from lakeconf.sql import URL_ENDS, listing_sql, literal
@@ -142,7 +142,7 @@ class Cleanup:
         outside = {path: row for path, row in paths.items() if not self._may_be_removed(path)}
         if not outside:
             return {}
-        adopted = adopted_paths(self.reader.connection, self.reader.alias)
+        adopted = AdoptedFiles(self.reader).paths()
         return {path: row for path, row in outside.items() if path in adopted}
 
     def _may_be_removed(self, path: str) -> bool:

@@ -22,6 +22,7 @@ from lakeconf.errors import (
     TableNotFoundError,
     UnsupportedError,
 )
+from lakeconf.lake.adoption.known_files import AdoptedFiles
 from lakeconf.lake.run_journal import RESTORED, ModelRun
 from lakeconf.lake.table import Table
 from lakeconf.sql import qualified
@@ -100,17 +101,19 @@ class Restores:
                 declared = declared_at(self._session.reader, then, target)
                 create_declared(scope, name, declared, exists=plan.rows_now is not None)
                 Table(scope, name).append(rows)
-            self._record(scope, plan)
+            self._record(scope, plan, then)
         return self._scope.snapshot_id
 
-    def _record(self, scope: Scope, plan: RestorePlan) -> None:
-        """Records the restore in the open transaction for the models of the table."""
+    def _record(self, scope: Scope, plan: RestorePlan, then: TableInfo) -> None:
+        """Records the restore in the open transaction for the models of the table, and for what it has adopted."""
         connection, alias = self._session.reader.connection, self._session.alias
         assert scope.transaction is not None  # noqa: S101 - the caller opened it
         for model in journal.models_of(connection, alias, journal.recorded_name(*split_name(plan.table))):
             earlier = len(journal.events_of(connection, alias, model))
             run = ModelRun(model, RESTORED, scope.transaction.header.token, earlier=earlier, restored=plan.version)
             scope.transaction.contents.events.append(run.event())
+        adopted = AdoptedFiles(self._session.reader)
+        adopted.record(scope, adopted, then, plan.version, self._now(plan.table), plan.table)
 
     def _chosen(self, version: int | None, timestamp: datetime | str | None) -> int:
         target, own = chosen(self._session.reader, version, timestamp).snapshot_id, self._scope.snapshot_id

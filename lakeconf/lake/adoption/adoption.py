@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from lakeconf.catalog.tables import TableInfo, full_name, refuse_internal, split_name
-from lakeconf.commit.journal import recorded_name
+from lakeconf.catalog.tables import TableInfo, full_name, refuse_internal
 from lakeconf.commit.scope import Scope
 from lakeconf.engines.schema_check import check_fit
 from lakeconf.errors import (
@@ -24,7 +23,7 @@ from lakeconf.lake.adoption.adopted_source import Source
 from lakeconf.lake.adoption.delta_table import LOG, delta_table
 from lakeconf.lake.adoption.folder import Folder
 from lakeconf.lake.adoption.iceberg_table import ENDING, METADATA, iceberg_table
-from lakeconf.lake.adoption.known_files import event_name, known_files
+from lakeconf.lake.adoption.known_files import KnownFiles, known_files
 from lakeconf.lake.adoption.parquet_folder import parquet_folder
 from lakeconf.lake.adoption.trial import check_rows
 from lakeconf.lake.run_journal import FileState, ModelRun, RunJournal
@@ -97,7 +96,7 @@ class _Prepared:
     plan: AdoptPlan
     source: Source
     states: Mapping[str, FileState]  # those of the new files
-    earlier: int  # the number of adoptions of the table before
+    known: KnownFiles
 
 
 def open_source(folder: Folder, types: Mapping[str, str], metadata_file: str | None) -> Source:
@@ -167,15 +166,20 @@ class Adoptions:
         return self._scope.snapshot_id
 
     def _run(self, prepared: _Prepared) -> ModelRun:
-        plan = prepared.plan
-        model, run = event_name(recorded_name(*split_name(plan.table))), uuid.uuid4().hex
+        known, run = prepared.known, uuid.uuid4().hex
         return ModelRun(
-            model, ADOPTED, run, files=plan.files, earlier=prepared.earlier, file_states=dict(prepared.states)
-        )
+            known.model, ADOPTED, run, files=prepared.plan.files, earlier=known.earlier,
+            file_states=dict(prepared.states),
+        )  # fmt: skip
 
     def _prepared(self, path: str, name: str, types: Mapping[str, str]) -> _Prepared:
         refuse_internal(name)
         reader = self._session.reader
+        if reader.encrypted:
+            raise UnsupportedError(
+                f"the lake {reader.alias!r} encrypts its files: DuckDB could not read the table with files that are not",
+                hint="load the rows: lakeconf load, or a model of the kind append",
+            )
         located, metadata_file = _located(path)
         folder = Folder.of(reader.connection, located, reader.data_path)
         source = open_source(folder, types, metadata_file)
@@ -199,7 +203,7 @@ class Adoptions:
             source.kind, folder.root, source.version, full_name(name), info is None, new, len(source.paths) - len(new),
             rows, sum(states[file].size for file in new), columns, source.partitions,
         )  # fmt: skip
-        return _Prepared(plan, source, {file: states[file] for file in new}, known.earlier)
+        return _Prepared(plan, source, {file: states[file] for file in new}, known)
 
     def _columns(self, name: str, source: Source, types: Mapping[str, str]) -> tuple[TableInfo | None, dict[str, str]]:
         """The table, if it exists, and the types of its columns, which all files must have."""

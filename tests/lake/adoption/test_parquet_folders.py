@@ -13,7 +13,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from local_stores import config_of, in_bucket, on_catalog
+from local_stores import config_of, in_bucket, on_catalog, store_of
 from refused_adoptions import contents, maintain_all, refused, rows
 
 import lakeconf
@@ -108,8 +108,9 @@ def test_a_table_that_was_restored_does_not_get_its_rows_twice(store: Store, tmp
         lake.drop_table("raw.events")
         assert lake.plan_adopt(str(source), "raw.events").creates
         lake.restore("raw.events", version=snapshot)
-        with refused(lake, UnsupportedError, "does not know which files"):
-            lake.adopt(str(source), "raw.events")
+        assert not lake.plan_adopt(str(source), "raw.events").is_needed
+        lake.adopt(str(source), "raw.events")
+        assert lake.table("raw.events").count() == 10
         lake.drop_table("raw.events")
         lake.adopt(str(source), "raw.events")
         assert lake.table("raw.events").count() == 10
@@ -154,6 +155,16 @@ def test_files_that_ducklake_would_read_wrongly_are_refused(store: Store, tmp_pa
     source = one_file(tmp_path / "src", table, **options)
     with store.open() as lake, refused(lake, error, match):
         lake.adopt(str(source), "raw.t")
+
+
+def test_an_encrypted_lake_adopts_nothing(tmp_path: Path) -> None:
+    source = one_file(tmp_path / "src", pa.table({"a": [1]}))
+    with store_of(tmp_path, encrypted=True).open() as lake:
+        lake.create_table("raw.t", {"a": "BIGINT"}).append([{"a": 7}])
+        for name in ("raw.t", "raw.new"):
+            with refused(lake, UnsupportedError, "encrypts its files"):
+                lake.adopt(str(source), name)
+        assert rows(lake, "FROM raw.t") == [(7,)]
 
 
 def field(
