@@ -27,6 +27,8 @@ _ENDS = f"|{URL_ENDS}"
 # Registered files may be in any bucket: the store says which server has the buckets.
 _IN_BUCKET = r"A(?:s3|s3a|s3n|gcs|gs|r2)://[A-Za-z0-9._-]+(?:/[^\x00-\x1f\x7f\\?#]*)?"
 _SCHEME = "://"
+# Schemes of one kind of bucket.
+_SAME_SCHEMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
 _SHOWN = 200
 _HINT = "find out who writes to the catalog, and correct it in the catalog's database or restore a backup of it"
 _PATHS = """
@@ -169,3 +171,11 @@ def _not_admitted(kind: str, path: object) -> CatalogError:
     else:
         problem = f"path {shown} of a {kind}, which could lead elsewhere"
     return CatalogError(f"the catalog names the {problem}: nothing was read or written", hint=_HINT)
+
+
+def canonical(path: str) -> str:
+    """A path or URI in a form in which those of one file are equal."""
+    scheme, separator, rest = path.partition(_SCHEME)
+    if separator:
+        return f"{_SAME_SCHEMES.get(scheme, scheme)}{separator}{rest}"
+    return os.path.realpath(path) + "/" * path.endswith("/")

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from lakeconf.catalog.admission import compose_path
+from lakeconf.catalog.admission import canonical, compose_path
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.commit.session import Session
 from lakeconf.connection.connection import remove_files
@@ -85,6 +85,8 @@ class Cleanup:
             self.marker.before_cleanup()
         given_up = self._given_up(older_than)
         left = self._left(given_up)
+        if left:
+            _log.info("keeps adopted files that others own, or tables still need: %s", ", ".join(left))
         scheduled = self._scheduled({path: row for path, row in given_up.items() if path not in left})
         skipped = self._skipped()
         if skipped is not None:
@@ -138,12 +140,23 @@ class Cleanup:
                 os.unlink(name, dir_fd=at)
 
     def _left(self, paths: Mapping[str, tuple[int, str]]) -> dict[str, tuple[int, str]]:
-        """The adopted files among scheduled ones that the lake does not own: only their rows are removed."""
-        outside = {path: row for path, row in paths.items() if not self._may_be_removed(path)}
+        """The adopted files among scheduled ones that the lake does not own, or that other tables have adopted too.
+
+        Only their rows are removed. A file gets another row when the last table gives it up.
+        """
+        outside = {path: row for path, row in paths.items() if not self._is_below_data_path(path)}
         if not outside:
             return {}
-        adopted = AdoptedFiles(self.reader).paths()
-        return {path: row for path, row in outside.items() if path in adopted}
+        adopted, needed = AdoptedFiles(self.reader).paths(), {_file(path) for path in self._live_paths()}
+        return {
+            path: row
+            for path, row in outside.items()
+            if path in adopted and (_file(path) in needed or not self._may_be_removed(path))
+        }
+
+    def _live_paths(self) -> set[str]:
+        with self.reader.transaction() as transaction:
+            return {path for (path,) in transaction.rows(_LIVE)}
 
     def _may_be_removed(self, path: str) -> bool:
         owns = self.session.owns
@@ -163,12 +176,12 @@ class Cleanup:
         other = self._other_lakes([*paths])
         nested = [path for path in paths if _is_below(_real(path), other)]
         _refuse(nested, "below the marker of another lake", hint=f"{_HINT}; give each lake its own data path")
-        with self.reader.transaction() as transaction:
-            live_paths = {path for (path,) in transaction.rows(_LIVE)}
+        live_paths = self._live_paths()
         live = {unique_name(path) for path in (*live_paths, "" if self.marker is None else self.marker.path)}
+        outside = {_file(path) for path in live_paths}
         # Names of adopted files are not unique.
         own = {path for path in paths if self._is_below_data_path(path)}
-        needed = [path for path in paths if (unique_name(path) in live if path in own else path in live_paths)]
+        needed = [path for path in paths if (unique_name(path) in live if path in own else _file(path) in outside)]
         _refuse(needed, "that snapshots still need", hint=_HINT)
         return paths
 
@@ -265,6 +278,11 @@ def _real(path: str) -> str:
     if "://" in path:
         return path
     return os.path.realpath(folder or "/").rstrip("/") + slash + name
+
+
+def _file(path: str) -> str:
+    """A path in a form that all paths of a file outside the data path have."""
+    return canonical(_real(path))
 
 
 def _folders_of(path: str) -> list[str]:

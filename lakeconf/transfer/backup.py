@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lakeconf import __version__
+from lakeconf.catalog.admission import canonical
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.snapshot import Snapshot, latest
 from lakeconf.ducklake import SUPPORTED_VERSION
@@ -22,7 +23,7 @@ from lakeconf.logs import event_logger
 from lakeconf.secret import masked
 from lakeconf.store import Store
 from lakeconf.transfer.file_copies import sizes
-from lakeconf.transfer.opened import METADATA, canonical, opened_copy, opened_lake, opened_place
+from lakeconf.transfer.opened import METADATA, opened_copy, opened_lake, opened_place
 from lakeconf.transfer.staged_catalog import STAGED, attached, stage
 
 _log = event_logger("transfer")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from lakeconf.catalog.admission import compose_path
+from lakeconf.catalog.admission import canonical, compose_path
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import CatalogChangedError, CatalogError, LakeconfError, UnsupportedError, listed
@@ -21,7 +21,7 @@ from lakeconf.sql import identifier
 from lakeconf.store import Store
 from lakeconf.transfer.file_copies import FileCopies, FileCopy, Progress, sizes
 from lakeconf.transfer.move_target import MoveTarget
-from lakeconf.transfer.opened import METADATA, canonical, opened_lake
+from lakeconf.transfer.opened import METADATA, opened_lake
 from lakeconf.transfer.staged_catalog import attached, relocate, stage
 from lakeconf.wording import byte_size, counted
 

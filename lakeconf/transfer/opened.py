@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -18,15 +17,6 @@ from lakeconf.store import Store, for_reading, open_connection
 # The database of the catalog of an opened lake. It is not hidden.
 METADATA = "lakeconf_source_catalog"
 _PINNED = ("snapshot_version", "snapshot_time")
-_SCHEMES = re.compile(r"^(s3a|s3n|gcs)://")
-_SAME = {"s3a": "s3://", "s3n": "s3://", "gcs": "gs://"}
-
-
-def canonical(path: str) -> str:
-    """A path in a form in which those of one file are equal."""
-    if "://" in path:
-        return _SCHEMES.sub(lambda scheme: _SAME[scheme[1]], path)
-    return os.path.realpath(path) + "/" * path.endswith("/")
 
 
 @contextlib.contextmanager

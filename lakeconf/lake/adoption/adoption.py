@@ -177,7 +177,7 @@ class Adoptions:
         reader = self._session.reader
         if reader.encrypted:
             raise UnsupportedError(
-                f"the lake {reader.alias!r} encrypts its files: DuckDB could not read the table with files that are not",
+                f"the lake {reader.alias!r} encrypts its files: DuckDB would not read a table with others",
                 hint="load the rows: lakeconf load, or a model of the kind append",
             )
         located, metadata_file = _located(path)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from lakeconf.catalog.admission import compose_path
+from lakeconf.catalog.admission import canonical, compose_path
 from lakeconf.catalog.data_file import NULL_VALUE
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import CatalogError, FileMissingError, SchemaError, StorageError, UnsupportedError, listed
@@ -44,7 +44,7 @@ class Folder:
                 raise UnsupportedError(
                     f"files of {path} cannot be adopted: the catalog admits no such paths", hint=_HINT
                 )
-            root = path.rstrip("/") + "/"
+            root = spelled(path.rstrip("/") + "/", data_path)
         else:
             root = os.path.realpath(path).rstrip("/") + "/"
             if not os.path.isdir(root):
@@ -150,6 +150,15 @@ class Folder:
             raise FileMissingError(f"the file {path} does not exist", hint="restore it")
         ((content,),) = rows
         return bytes(content)
+
+
+def spelled(path: str, like: str) -> str:
+    """A path or URI in the form in which those of one file are equal, with the scheme of `like` if that is the same."""
+    own, scheme = like.partition("://")[0], path.partition("://")[0]
+    if scheme == path:
+        return path
+    same = canonical(f"{own}://") == canonical(f"{scheme}://")
+    return own + path.removeprefix(scheme) if same else canonical(path)
 
 
 def path_values(root: str, path: str) -> dict[str, str | None]:

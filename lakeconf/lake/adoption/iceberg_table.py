@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from lakeconf.errors import FileMissingError, SchemaError, UnsupportedError, required
 from lakeconf.lake.adoption.adopted_source import Source, named_errors
 from lakeconf.lake.adoption.arrow_rows import arrow_tally, duckdb_types
-from lakeconf.lake.adoption.folder import Folder
+from lakeconf.lake.adoption.folder import Folder, spelled
 from lakeconf.lake.adoption.footers import Field, check_schemas, schemas_of
 from lakeconf.lake.adoption.tally import Tally
 from lakeconf.sql import folded
@@ -136,10 +136,7 @@ def _check_ids(path: str, columns: Sequence[Field], fields: Sequence[Any], paren
 def _below(folder: Folder, location: str) -> str:
     """The path of a file that the metadata names, which must be below the folder."""
     path = location.removeprefix("file://") if location.startswith("file:///") else location
-    for scheme in ("s3a://", "s3n://"):
-        if path.startswith(scheme) and folder.root.startswith("s3://"):
-            path = f"s3://{path.removeprefix(scheme)}"
-    return folder.admit(path)
+    return folder.admit(spelled(path, folder.root))
 
 
 def folder_io(folder: Folder) -> Any:

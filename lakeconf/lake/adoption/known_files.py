@@ -18,6 +18,7 @@ from lakeconf.commit.journal import recorded_name
 from lakeconf.commit.scope import Scope
 from lakeconf.commit.session import Session
 from lakeconf.errors import CommitConflictError, UnsupportedError, listed
+from lakeconf.lake.adoption.folder import spelled
 from lakeconf.lake.run_journal import RESTORED, FileState, ModelRun, RunJournal
 from lakeconf.sql import folded, qualified
 from lakeconf.wording import counted
@@ -114,8 +115,12 @@ def known_files(session: Session, info: TableInfo | None, table: str, snapshot_i
         files = load_data_files(transaction, info, snapshot_id)
     outside = [file for file in files if not file.path.startswith(reader.data_path)]
     is_doubtful = not events and (len(files) > len(outside) or _has_other_rows(reader, info, snapshot_id, outside))
-    live = frozenset(file.path for file in outside)
-    return KnownFiles(model, earlier, _states(events), live, adopted.paths() if is_doubtful else frozenset())
+    like = reader.data_path
+    states = {spelled(path, like): state for path, state in _states(events).items()}
+    live, doubtful = (file.path for file in outside), adopted.paths() if is_doubtful else ()
+    return KnownFiles(
+        model, earlier, states, *(frozenset(spelled(path, like) for path in each) for each in (live, doubtful))
+    )
 
 
 def _states(events: Sequence[ModelRun], version: int | None = None) -> Mapping[str, FileState]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import shutil
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -371,6 +371,31 @@ def test_maintenance_rewrites_and_removes_files_that_the_lake_owns_now(store: St
         assert rows(lake, "SELECT id FROM raw.events UNION ALL SELECT id FROM raw.kept") == [(9,), (9,)]
 
 
+def test_cleanup_keeps_a_file_of_the_lake_that_another_table_has_adopted_too(store: Store, tmp_path: Path) -> None:
+    shared, source = tmp_path / "shared", tmp_path / "shared" / "src"
+    for number in range(3):
+        one_file(source, pa.table({"a": [number]}), f"{number}.parquet")
+    one_file(shared / "alone", pa.table({"a": [7]}))
+    with store.replace(maintenance={"owns": str(shared)}).open() as lake:
+
+        def removed() -> set[str]:
+            lake.maintenance.expire_snapshots(older_than=timedelta(), force=True)
+            return {Path(path).name for path in lake.maintenance.cleanup(older_than=timedelta(), force=True)}
+
+        for name in ("raw.t", "raw.u"):
+            lake.adopt(str(source), name)
+        lake.adopt(str(shared / "alone"), "raw.alone")
+        lake.table("raw.t").delete("a < 2")
+        lake.drop_table("raw.alone")
+        assert removed() == {"a.parquet"}
+        assert rows(lake, "SELECT count(*) FROM raw.u") == [(3,)]
+        lake.drop_table("raw.u")
+        assert removed() == {"0.parquet", "1.parquet"}
+        assert rows(lake, "SELECT a FROM raw.t") == [(2,)]
+        lake.drop_table("raw.t")
+        assert removed() == {"2.parquet"}
+
+
 @pytest.mark.slow
 def test_spark_reads_adopted_tables_as_duckdb_does(store: Store, tmp_path: Path, classic_session: Any) -> None:
     source = written(tmp_path / "src")
@@ -398,7 +423,16 @@ def test_adoption_from_a_bucket_on_each_catalog(
     with store.open() as lake:
         lake.adopt(f"s3://{bucket}/old", "raw.events", verify="full")
         assert rows(lake, "SELECT count(*), sum(id), max(kind) FROM raw.events") == [(10, 45, 2)]
-        assert not lake.plan_adopt(f"s3://{bucket}/old/", "raw.events").is_needed
+        for same in (f"s3://{bucket}/old/", f"s3a://{bucket}/old", f"s3n://{bucket}/old//"):
+            assert not lake.plan_adopt(same, "raw.events").is_needed
+        with refused(lake, StorageError, "overlap"):
+            lake.adopt(f"s3a://{bucket}/lake", "raw.own")
+        lake.table("raw.events").delete("kind = 0")
+        lake.drop_table("raw.events")
+        lake.restore("raw.events", version=lake.snapshot_id - 1)
+        lake.rename_table("raw.events", "raw.renamed")
+        assert not lake.plan_adopt(f"s3a://{bucket}/old", "raw.renamed").is_needed
+        lake.rename_table("raw.renamed", "raw.events")
         lake.drop_table("raw.events")
         maintain_all(lake)
         keys = s3_server.client().list_objects_v2(Bucket=bucket, Prefix="old/")["KeyCount"]
