@@ -58,6 +58,11 @@ class LakeMarker:
             self._check_empty()
         return is_new
 
+    def is_of_another(self) -> bool:
+        """True if the data path is that of another lake."""
+        content = self._read()
+        return content is not None and content.get("lake") != self.reader.lake_id
+
     def before_cleanup(self) -> None:
         """Refuses to remove files unless the marker names this catalog.
 

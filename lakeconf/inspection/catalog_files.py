@@ -93,9 +93,13 @@ def data_path_files(reader: CatalogReader) -> DataPathFiles:
     if unknown:
         # Another process may have committed them since the catalog was read.
         unknown -= frozenset().union(*registered_files(reader))
-    missing = tuple(sorted(below - listed))
-    # In a bucket, each size would be a request.
-    damaged = () if "://" in root else tuple(sorted(path for path in below & listed if _size(path) != sizes[path]))
+    if "://" in root:  # each size would be a request
+        there = dict[str, int | None](dict.fromkeys(below & listed))
+        damaged: tuple[str, ...] = ()
+    else:  # files behind links to folders are not listed
+        there = {path: size for path in below if (size := _size(path)) is not None}
+        damaged = tuple(sorted(path for path, size in there.items() if size != sizes[path]))
+    missing = tuple(sorted(below - there.keys()))
     return DataPathFiles(root, below, needed - below, missing, tuple(sorted(unknown)), damaged)
 
 

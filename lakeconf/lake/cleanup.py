@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TypeAlias
 
 from lakeconf.catalog.admission import canonical, compose_path
 from lakeconf.catalog.reader import CatalogReader
@@ -40,6 +41,8 @@ _SCHEDULED = """
     SELECT data_file_id, path, path_is_relative, CAST(schedule_start AS TIMESTAMPTZ) < CAST(? AS TIMESTAMPTZ)
     FROM ducklake_files_scheduled_for_deletion
 """
+# The id and the path of each scheduled row of a file: several tables can give up an adopted file.
+_Rows: TypeAlias = list[tuple[int, str]]
 _LIVE = "SELECT path FROM ducklake_data_file UNION SELECT path FROM ducklake_delete_file"
 
 
@@ -87,7 +90,7 @@ class Cleanup:
         left = self._left(given_up)
         if left:
             _log.info("keeps adopted files that others own, or tables still need: %s", ", ".join(left))
-        scheduled = self._scheduled({path: row for path, row in given_up.items() if path not in left})
+        scheduled = self._scheduled({path: rows for path, rows in given_up.items() if path not in left})
         skipped = self._skipped()
         if skipped is not None:
             _log.warning("orphans were not searched for: %s", skipped)
@@ -95,9 +98,10 @@ class Cleanup:
         if self.session.backed_up is not None:
             # Also without files to remove: an operator learns early that the backups cannot be read.
             kept = {unique_name(path) for path in self.session.backed_up()}
-            scheduled = {path: row for path, row in scheduled.items() if unique_name(path) not in kept}
+            scheduled = {path: rows for path, rows in scheduled.items() if unique_name(path) not in kept}
             orphans = tuple(path for path in orphans if unique_name(path) not in kept)
-        return Removal(tuple(scheduled), orphans, skipped), [*scheduled.values(), *left.values()]
+        rows = [row for each in (scheduled, left) for rows in each.values() for row in rows]
+        return Removal(tuple(scheduled), orphans, skipped), rows
 
     def remove(self, older_than: datetime) -> Removal:
         """Removes the files that may be removed; the caller holds the lake's lock exclusively."""
@@ -139,18 +143,18 @@ class Cleanup:
                     opened.callback(os.close, at)
                 os.unlink(name, dir_fd=at)
 
-    def _left(self, paths: Mapping[str, tuple[int, str]]) -> dict[str, tuple[int, str]]:
+    def _left(self, paths: Mapping[str, _Rows]) -> dict[str, _Rows]:
         """The adopted files among scheduled ones that the lake does not own, or that other tables have adopted too.
 
         Only their rows are removed. A file gets another row when the last table gives it up.
         """
-        outside = {path: row for path, row in paths.items() if not self._is_below_data_path(path)}
+        outside = {path: rows for path, rows in paths.items() if not self._is_below_data_path(path)}
         if not outside:
             return {}
         adopted, needed = AdoptedFiles(self.reader).paths(), {_file(path) for path in self._live_paths()}
         return {
-            path: row
-            for path, row in outside.items()
+            path: rows
+            for path, rows in outside.items()
             if path in adopted and (_file(path) in needed or not self._may_be_removed(path))
         }
 
@@ -163,8 +167,8 @@ class Cleanup:
         is_owned = owns is not None and _real(path).startswith(_real(owns)) and ".." not in path.split("/")
         return is_owned or self._is_below_data_path(path)
 
-    def _scheduled(self, paths: dict[str, tuple[int, str]]) -> dict[str, tuple[int, str]]:
-        """The scheduled files that may be removed, each with the id and path of its row."""
+    def _scheduled(self, paths: dict[str, _Rows]) -> dict[str, _Rows]:
+        """The scheduled files that may be removed, each with its rows."""
         if not paths:
             return {}
         foreign = [path for path in paths if not self._may_be_removed(path)]
@@ -185,7 +189,7 @@ class Cleanup:
         _refuse(needed, "that snapshots still need", hint=_HINT)
         return paths
 
-    def _given_up(self, older_than: datetime) -> dict[str, tuple[int, str]]:
+    def _given_up(self, older_than: datetime) -> dict[str, _Rows]:
         with self.reader.transaction() as transaction:
             rows = transaction.rows(_SCHEDULED, [older_than.isoformat()])
         root = self.reader.data_path
@@ -194,7 +198,11 @@ class Cleanup:
             for id_, path, is_relative, is_old in rows
         ]
         kept = {path for path, _, is_old in scheduled if not is_old}
-        return {path: row for path, row, _ in scheduled if path not in kept}
+        given_up: dict[str, _Rows] = {}
+        for path, row, _ in scheduled:
+            if path not in kept:
+                given_up.setdefault(path, []).append(row)
+        return given_up
 
     def _orphans(self, older_than: datetime) -> list[str]:
         paths = self._listed(older_than)

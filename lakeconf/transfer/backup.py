@@ -18,6 +18,7 @@ from lakeconf.catalog.snapshot import Snapshot, latest
 from lakeconf.ducklake import SUPPORTED_VERSION
 from lakeconf.errors import CatalogChangedError, LakeconfError, StorageError, UnsupportedError
 from lakeconf.guard.backups import Backup, BackupPlace, checksum_of
+from lakeconf.guard.marker import LakeMarker
 from lakeconf.inspection.catalog_files import data_path_files, registered_files
 from lakeconf.logs import event_logger
 from lakeconf.secret import masked
@@ -133,7 +134,7 @@ def _described(
 def list_backups(store: Store, place: str) -> list[BackupState]:
     """The backups in a place, newest first; see `Store.backups`."""
     with opened_place(store, place) as opened:
-        states = [_state(store, opened, name) for name in opened.names()]
+        states = [state for name in opened.names() if (state := _state(store, opened, name)) is not None]
     return sorted(states, key=lambda state: (state.backup is None, _age(state), state.path))
 
 
@@ -141,11 +142,14 @@ def _age(state: BackupState) -> float:
     return 0 if state.backup is None else -state.backup.time.timestamp()
 
 
-def _state(store: Store, place: BackupPlace, name: str) -> BackupState:
+def _state(store: Store, place: BackupPlace, name: str) -> BackupState | None:
+    """A backup of a place; None if it is one of another lake."""
     path, backup = f"{place.root}{name}", None
     try:
         backup = place.backup(name)
         with place.catalog(backup) as catalog, opened_copy(store, catalog) as reader:
+            if LakeMarker(reader).is_of_another():
+                return None
             missing = missing_files(reader)
     except LakeconfError as error:
         return BackupState(path, backup, problem=error.message)

@@ -26,6 +26,7 @@ from lakeconf.errors import (
     storage_errors,
 )
 from lakeconf.guard.guard import future_place, marker_of, reader_of
+from lakeconf.guard.locks import FileLocks
 from lakeconf.guard.marker import create_file, hashes
 from lakeconf.sql import Attach, Use, files_sql, literal
 from lakeconf.store import Store, for_reading, open_connection
@@ -128,23 +129,30 @@ class MoveTarget:
                 write(self.connection, _CATALOG, self.schema, staged)
             return
         hint = "check the permissions of the folder of the catalog"
-        folder = _working_folder(file)
         with storage_errors(f"the catalog {file} cannot be created", hint=hint):
             file.parent.mkdir(0o700 if private else 0o777, parents=True, exist_ok=True)
-            shutil.rmtree(folder, ignore_errors=True)  # of a killed move
-            folder.mkdir(mode=0o700)
-            try:
-                new = folder / "catalog"
-                with self._attached(new):
-                    write(self.connection, _CATALOG, self.schema, staged)
-                if private:
-                    new.chmod(0o600)
-                self._publish(new, file)
-            finally:
-                shutil.rmtree(folder, ignore_errors=True)
+            # Only one process at a time has the folder, and removes that of a killed one.
+            with FileLocks(file).exclusive():
+                self._write_file(file, _working_folder(file), staged, private=private)
+
+    def _write_file(self, file: Path, folder: Path, staged: Path, *, private: bool) -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(mode=0o700)
+        try:
+            new = folder / "catalog"
+            with self._attached(new):
+                write(self.connection, _CATALOG, self.schema, staged)
+            if private:
+                new.chmod(0o600)
+            self._publish(new, file)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def replace_catalog(self, staged: Path, newest: int) -> None:
-        """Replaces the existing catalog by a staged one, in one transaction; `newest` is its newest snapshot."""
+        """Replaces the existing catalog by a staged one, in one transaction; `newest` is its newest snapshot.
+
+        The caller keeps the writers of the lake out.
+        """
         server = self.store.metadata_backend.server()
         with self._attached():
             waiting = None if server is None else server.await_commits(_CATALOG, self.schema)

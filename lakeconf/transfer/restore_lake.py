@@ -154,9 +154,10 @@ class LakeRestore:
 
     def carry_out(self, shown: LakeRestorePlan | None) -> LakeRestorePlan:
         """Carries out the restore, if it would do what a plan has shown."""
-        with self._locked() if self.target.has_catalog() else contextlib.nullcontext():
+        is_there = self.target.has_catalog()
+        with self._locked() if is_there else contextlib.nullcontext():
             plan = self.plan()
-            if shown is not None and shown != plan:
+            if (shown is not None and shown != plan) or is_there != (plan.newest is not None):
                 raise CatalogChangedError(
                     f"the lake of {self.store.name} has changed since the plan was made: nothing was changed",
                     hint="run the command again, and read the new plan",

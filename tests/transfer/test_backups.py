@@ -187,6 +187,28 @@ def test_backup_tells_which_files_are_missing(store: Store, place: str, tmp_path
     assert {state.missing for state in store.backups(place)} == {()}
 
 
+def test_files_behind_links_to_folders_are_not_missing(store: Store, place: str, tmp_path: Path) -> None:
+    store.back_up(place)
+    folder, moved = tmp_path / "prod" / "data" / "main", tmp_path / "other disk"
+    shutil.move(folder, moved)
+    folder.symlink_to(moved)
+    assert [state.problem for state in store.backups(place)] == [None]
+    file = next(moved.rglob("*.parquet"))
+    file.write_bytes(b"")
+    assert [len(state.missing) for state in store.backups(place)] == [1]
+
+
+def test_a_place_can_have_the_backups_of_two_lakes(
+    store: Store, place: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    other = new_store(request, tmp_path, "other", "sqlite", "local")
+    fill(other, SHORT)
+    for each in (store, other):
+        repair_marker(each, lambda *_: None)
+        backup = each.back_up(place)
+        assert [(state.backup, state.problem) for state in each.backups(place)] == [(backup, None)]
+
+
 def test_files_outside_the_data_path_are_examined(store: Store, place: str, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere.parquet"
     with store.connect() as connection:

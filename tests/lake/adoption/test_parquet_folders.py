@@ -384,10 +384,12 @@ def test_cleanup_keeps_a_file_of_the_lake_that_another_table_has_adopted_too(sto
 
         for name in ("raw.t", "raw.u"):
             lake.adopt(str(source), name)
-        lake.adopt(str(shared / "alone"), "raw.alone")
+        for name in ("raw.alone", "raw.also"):
+            lake.adopt(str(shared / "alone"), name)
+            lake.drop_table(name)
         lake.table("raw.t").delete("a < 2")
-        lake.drop_table("raw.alone")
         assert removed() == {"a.parquet"}
+        assert not lake.maintenance.plan_cleanup(older_than=timedelta(), force=True).paths
         assert rows(lake, "SELECT count(*) FROM raw.u") == [(3,)]
         lake.drop_table("raw.u")
         assert removed() == {"0.parquet", "1.parquet"}
