@@ -21,6 +21,8 @@ from lakeconf.errors import (
     CatalogMovedError,
     CatalogRestoredError,
     LakeconfError,
+    QueryError,
+    SchemaError,
     StorageError,
     listed,
 )
@@ -175,7 +177,12 @@ class LakeRestore:
     def _keep(self) -> str:
         """Backs up the catalog that is replaced, and returns the path of this backup."""
         with self._lake() as reader:
-            kept = back_up_to(self.place, self.store, reader)
+            try:
+                kept = back_up_to(self.place, self.store, reader)
+            except CatalogChangedError:
+                raise
+            except CatalogError as error:
+                raise self._no_catalog(error) from error
             # Until the restore is confirmed, maintenance takes the catalog for an older one.
             with contextlib.suppress(CatalogRestoredError):
                 marker_of(reader, self.store.metadata_backend).record()
@@ -209,12 +216,22 @@ class LakeRestore:
                         hint="name the store of the backup's lake, or a store without a lake",
                     )
                 yield reader
-        except (CatalogMissingError, CatalogLostError) as error:
-            raise CatalogError(
-                f"the catalog {self.store.metadata_backend.description()} is there, but is no catalog: nothing was "
-                "changed",
-                hint="rename it and all files beside it that begin with its name, and run the command again",
-            ) from error
+        except (CatalogMissingError, CatalogLostError, QueryError, SchemaError) as error:
+            raise self._no_catalog(error) from error
+
+    def _no_catalog(self, error: LakeconfError) -> CatalogError:
+        """The error for a damaged catalog, of which no backup can be made: only a lost one can be restored."""
+        backend = self.store.metadata_backend
+        moved = (
+            "move its tables to another schema"
+            if backend.file() is None
+            else "rename it and all files beside it that begin with its name"
+        )
+        return CatalogError(
+            f"the catalog {backend.description()} is there, but is no whole catalog: nothing was changed. "
+            f"{error.message}",
+            hint=f"{moved}, and run the command again",
+        )
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 from datetime import timedelta
@@ -331,7 +333,7 @@ REFUSED: dict[str, tuple[Callable[[Store, Backup, Path], object], type[LakeconfE
     "another lake": (another_lake, CatalogError, "is one of another lake than"),
     "the marker of another lake": (another_marker, CatalogError, "belongs to another lake"),
     "a move": (on_path(f"prod/data/{MOVING}", "{}"), CatalogError, "a lake is being moved to"),
-    "an empty file": (emptied, CatalogError, "is there, but is no catalog"),
+    "an empty file": (emptied, CatalogError, "is there, but is no whole catalog"),
     "another file": (on_path("prod/catalog", "x" * 200), CatalogError, "damaged|not a database|unknown type"),
     "the manifest of another lake": (other_manifest, CatalogError, "does not describe its catalog"),
     "a path above": (hostile_catalog, CatalogError, "which could lead elsewhere"),
@@ -348,6 +350,34 @@ def test_what_is_refused_changes_nothing(name: str, store: Store, place: str, tm
     with pytest.raises(error, match=message):
         store.restore_lake(backup.path)
     assert tree(tmp_path) == before
+
+
+DAMAGES = {
+    "a column twice": "INSERT INTO ducklake_column SELECT * FROM ducklake_column",
+    "no time": "UPDATE ducklake_snapshot SET snapshot_time = 'garbage'",
+    "no table": "DROP TABLE ducklake_tag",
+    "no snapshots": "DELETE FROM ducklake_snapshot",
+    "no inlined rows": "DROP TABLE {inlined}",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_catalog_is_replaced_after_it_was_renamed(
+    damage: str, store: Store, place: str, tmp_path: Path
+) -> None:
+    before, backup = ids(store), store.back_up(place)
+    catalog = tmp_path / "prod" / "catalog"
+    with contextlib.closing(sqlite3.connect(catalog)) as connection:
+        names = "SELECT table_name FROM ducklake_inlined_data_tables"
+        ((inlined,),) = connection.execute(names).fetchall()
+        connection.execute(DAMAGES[damage].format(inlined=inlined))
+        connection.commit()
+    with pytest.raises(CatalogError, match="is no whole catalog") as caught:
+        store.restore_lake(backup.path)
+    assert "rename it and all files beside it" in str(caught.value.hint)
+    remove_catalog(tmp_path / "prod")
+    store.restore_lake(backup.path)
+    assert ids(store) == before
 
 
 def tree(folder: Path) -> dict[str, bytes]:
