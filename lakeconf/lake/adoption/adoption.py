@@ -195,6 +195,7 @@ class Adoptions:
                 "content",
                 hint="bring back the files as they were; write new rows to new files",
             )
+        known.check_moved(folder, {file: states[file] for file in new}, full_name(name))
         counts = (
             reader.connection.rows(f"SELECT num_rows FROM {files_sql('parquet_file_metadata', new)}") if new else ()
         )

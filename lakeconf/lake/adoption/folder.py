@@ -111,6 +111,12 @@ class Folder:
         pattern = literal(f"{glob.escape(self.root)}{name}/**")
         return bool(self.connection.rows(f"SELECT file FROM glob({pattern}) LIMIT 1"))
 
+    def exists(self, path: str) -> bool:
+        """True if a file exists, which need not be in the folder."""
+        if "://" not in path:
+            return os.path.lexists(path)
+        return bool(self.connection.rows(f"SELECT file FROM glob({literal(glob.escape(path))})"))
+
     def states(self, paths: Sequence[str]) -> dict[str, FileState]:
         """The sizes and times of files.
 

@@ -17,8 +17,8 @@ from lakeconf.commit import journal
 from lakeconf.commit.journal import recorded_name
 from lakeconf.commit.scope import Scope
 from lakeconf.commit.session import Session
-from lakeconf.errors import CommitConflictError, UnsupportedError, listed
-from lakeconf.lake.adoption.folder import spelled
+from lakeconf.errors import CommitConflictError, StorageError, UnsupportedError, listed
+from lakeconf.lake.adoption.folder import Folder, spelled
 from lakeconf.lake.run_journal import RESTORED, FileState, ModelRun, RunJournal
 from lakeconf.sql import folded, qualified
 from lakeconf.wording import counted
@@ -58,6 +58,18 @@ class KnownFiles:
                 f"{listed(gone, _SHOWN)}; nothing was adopted, because rows could be there twice",
                 hint=_AGAIN,
             )
+
+    def check_moved(self, folder: Folder, new: Mapping[str, FileState], table: str) -> None:
+        """Rejects files that seem to be adopted ones which were moved: their rows would be there twice."""
+        names = {(path.rpartition("/")[2], state.size): path for path, state in new.items()}
+        for path, state in self.states.items():
+            moved = names.get((path.rpartition("/")[2], state.size))
+            if moved is not None and not path.startswith(folder.root) and not folder.exists(path):
+                raise StorageError(
+                    f"{table} has adopted {path}, which no longer exists, and {moved} has its name and size: nothing "
+                    "was adopted, because rows could be there twice",
+                    hint="put the folder back in its place; or adopt into a new table",
+                )
 
 
 class AdoptedFiles:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from lakeconf.connection.connection import Connection
-from lakeconf.errors import SchemaError
+from lakeconf.errors import SchemaError, UnknownNameError
 from lakeconf.lake.adoption.adopted_source import Source
 from lakeconf.lake.adoption.folder import Folder, check_parquet_names, path_values
 from lakeconf.lake.adoption.footers import check_schemas, schemas_of
 from lakeconf.lake.adoption.tally import Tally, tally
 from lakeconf.sql import exact_paths, files_sql, folded, literal
+
+# A type without fields, such as `DECIMAL(10, 2)`.
+_PLAIN_TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_ ]*(\([0-9]+(, *[0-9]+)?\))?")
 
 
 class ParquetReader:
@@ -47,7 +51,12 @@ def parquet_folder(folder: Folder, types: Mapping[str, str]) -> Source:
             f"but not {missing[0]!r}",
             hint="write the files again: DuckLake reads all of these columns from the paths, or none",
         )
-    in_path = {name: types.get(name, "") or _inferred(folder.connection, values, name) for name in missing}
+    in_path = {
+        name: _checked(folder.connection, values, name, types[name])
+        if name in types
+        else _inferred(folder.connection, values, name)
+        for name in missing
+    }
     described = folder.connection.rows(f"DESCRIBE FROM {_rows_sql(paths, in_path)}")
     return Source(
         "Parquet file",
@@ -70,6 +79,22 @@ def _inferred(connection: Connection, values: Mapping[str, Mapping[str, str | No
         if connection.rows(same) == [(True,)]:
             return kind
     return "VARCHAR"
+
+
+def _checked(connection: Connection, values: Mapping[str, Mapping[str, str | None]], name: str, kind: str) -> str:
+    """A declared type of a column in paths, which must fit all of its values."""
+    hint = "declare another type, such as VARCHAR"
+    if not _PLAIN_TYPE.fullmatch(kind):
+        raise SchemaError(f"the column {name!r} is in paths, and cannot have the type {kind!r}", hint=hint)
+    texts = sorted({text for own in values.values() if (text := own[name]) is not None})
+    listed = f"unnest([{', '.join(map(literal, texts))}]::VARCHAR[])"
+    try:
+        wrong = connection.rows(f"SELECT v FROM {listed} AS t(v) WHERE TRY_CAST(v AS {kind}) IS NULL LIMIT 1")
+    except UnknownNameError as error:
+        raise SchemaError(f"the column {name!r} has the unknown type {kind!r}", hint=hint) from error
+    for (text,) in wrong:
+        raise SchemaError(f"the value {text!r} of the column {name!r} in a path is not of the type {kind}", hint=hint)
+    return kind
 
 
 def _rows_sql(paths: Sequence[str], in_path: Mapping[str, str]) -> str:

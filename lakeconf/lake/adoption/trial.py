@@ -20,7 +20,7 @@ from lakeconf.lake.adoption.adopted_source import Source
 from lakeconf.lake.adoption.footers import WRITE_AGAIN
 from lakeconf.lake.adoption.tally import FLOATS, tally
 from lakeconf.sql import identifier, literal, qualified
-from lakeconf.write.operations.adopt import registration_sql
+from lakeconf.write.operations.adopt import registering, registration_sql
 
 _TABLE = "adopted"
 _ROWS = "lakeconf_adopted_files"
@@ -56,10 +56,8 @@ def check_rows(source: Source, paths: Sequence[str], types: Mapping[str, str], *
         table = qualified(alias, "main", _TABLE)
         cursor.execute(f"CREATE TABLE {table} ({columns})")
         in_path = bool(source.partitions)
-        try:
+        with registering():
             cursor.execute(registration_sql(alias, "main", _TABLE, paths, in_path=in_path))
-        except LakeconfError as error:
-            raise SchemaError(f"DuckLake cannot register the files: {error.message}", hint=WRITE_AGAIN) from error
         ours = tally(cursor, table, types, full=full)
         ours.check_equal(source.reader.tally(paths, types, full=full), f"the reader of {source.kind}s")
         leaves = list(_leaves(types, _field_ids(cursor, alias)))

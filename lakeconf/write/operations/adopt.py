@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.tables import TableInfo
 from lakeconf.commit.actions import Action
 from lakeconf.connection.connection import Connection
-from lakeconf.errors import CommitError
+from lakeconf.errors import CommitError, QueryError, SchemaError, StorageError, UnsupportedError
 from lakeconf.sql import exact_paths, literal, qualified
 from lakeconf.write.context import WriteContext
 
@@ -35,7 +36,8 @@ class RegisterFiles(Action):
         count = f"SELECT count(*) FROM {qualified(reader.alias, self.info.schema_name, self.info.name)}"
         ((before,),) = writer.rows(count)
         table = (self.info.schema_name, self.info.name)
-        writer.execute(registration_sql(reader.alias, *table, self.paths, in_path=self.in_path))
+        with registering():
+            writer.execute(registration_sql(reader.alias, *table, self.paths, in_path=self.in_path))
         ((after,),) = writer.rows(count)
         if after - before != self.rows:
             raise CommitError(f"DuckLake registered {after - before:,} rows of {self.rows:,}: nothing was written")
@@ -66,6 +68,18 @@ class AdoptFiles:
                 depends_on=context.dependency(target.info),
             )
         ]
+
+
+@contextlib.contextmanager
+def registering() -> Iterator[None]:
+    """Says what DuckLake does not accept about files."""
+    try:
+        yield
+    except (QueryError, SchemaError, StorageError, UnsupportedError) as error:
+        raise SchemaError(
+            f"DuckLake cannot register the files: {error.message}",
+            hint="write the rows to new files, or load them: lakeconf load, or a model of the kind append",
+        ) from error
 
 
 def registration_sql(alias: str, schema: str, table: str, paths: Sequence[str], *, in_path: bool) -> str:

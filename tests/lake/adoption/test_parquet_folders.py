@@ -226,6 +226,46 @@ def test_folders_and_files_that_do_not_fit_each_other(store: Store, tmp_path: Pa
         assert rows(lake, "FROM raw.same") == [(1,)]
 
 
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("INTEGER", "the value '' of the column 'k' in a path is not of the type INTEGER"),
+        ("BOGUS", "the unknown type 'BOGUS'"),
+        ("ENUM('a')", "cannot have the type"),
+        ("STRUCT(a INTEGER)", "cannot have the type"),
+        ("INTEGER}); DROP TABLE t --", "cannot have the type"),
+    ],
+)
+def test_types_that_values_in_paths_do_not_have_are_refused(
+    store: Store, tmp_path: Path, kind: str, message: str
+) -> None:
+    for value in ("", "1"):
+        one_file(tmp_path / "src" / f"k={value}", pa.table({"a": [1]}))
+    with store.open() as lake, refused(lake, SchemaError, message):
+        lake.adopt(str(tmp_path / "src"), "raw.t", types={"k": kind})
+
+
+def test_a_file_that_crosses_partitions_of_the_table_is_refused(store: Store, tmp_path: Path) -> None:
+    source = one_file(tmp_path / "src", pa.table({"a": [1, 2], "day": [date(2026, 1, 1), date(2026, 1, 2)]}))
+    with store.open() as lake:
+        lake.create_table("raw.t", {"a": "BIGINT", "day": "DATE"}, partitioned_by=["day"])
+        with refused(lake, SchemaError, "DuckLake cannot register the files"):
+            lake.adopt(str(source), "raw.t")
+
+
+def test_a_folder_that_was_moved_is_refused(store: Store, tmp_path: Path) -> None:
+    source = one_file(tmp_path / "src", pa.table({"a": [1]}))
+    one_file(tmp_path / "other", pa.table({"a": [7, 8, 9]}))
+    with store.open() as lake:
+        lake.adopt(str(source), "raw.t")
+        source.rename(tmp_path / "moved")
+        with refused(lake, StorageError, "which no longer exists, and .*moved/a.parquet has its name and size"):
+            lake.adopt(str(tmp_path / "moved"), "raw.t")
+        lake.adopt(str(tmp_path / "other"), "raw.t")
+        (tmp_path / "moved").rename(source)
+        assert rows(lake, "SELECT count(*) FROM raw.t") == [(4,)]
+
+
 def test_odd_partition_values_are_read_as_they_are_meant(store: Store, tmp_path: Path) -> None:
     texts = ["a b", "a/b", "ü=%", "x'y", "NULL", "", "08", None]
     values = ", ".join("NULL" if text is None else "'" + text.replace("'", "''") + "'" for text in texts)
