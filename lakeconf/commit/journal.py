@@ -31,6 +31,8 @@ _COLUMNS = {
     "table_uuid": "VARCHAR",
 }
 
+# The events of the adopted files of a table have its name after this. No model has such a name.
+ADOPTIONS = "adopt "
 # The same types in the catalog.
 STORED_TYPES = {name: kind.lower() for name, kind in _COLUMNS.items()}
 # The columns that say what happened in an event.
@@ -174,6 +176,12 @@ def check_events(connection: Connection, alias: str, events: Sequence[Event]) ->
     query = f"SELECT count(*) FROM {identifier(alias)}.{TABLE} WHERE model = ?"
     for event in events:
         ((earlier,),) = [(0,)] if is_new else connection.rows(query, [event.model])
+        if earlier != event.earlier and event.model.startswith(ADOPTIONS):
+            raise CommitConflictError(
+                f"another process adopted files into {event.model.removeprefix(ADOPTIONS)}, or restored it, at the "
+                "same time, so nothing was written",
+                hint="run it again: files that the table has adopted are left out",
+            )
         if earlier != event.earlier:
             raise CommitConflictError(
                 f"another process ran the model {event.model} at the same time, so nothing was written",

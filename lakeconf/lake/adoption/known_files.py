@@ -24,7 +24,6 @@ from lakeconf.sql import folded, qualified
 from lakeconf.wording import counted
 
 _SHOWN = 3
-_PREFIX = "adopt "
 _AGAIN = "adopt into a new table"
 
 
@@ -76,7 +75,7 @@ class AdoptedFiles:
     """The recorded events of the adopted files of all tables of a lake."""
 
     def __init__(self, reader: CatalogReader) -> None:
-        events = journal.events_like(reader.connection, reader.alias, _PREFIX)
+        events = journal.events_like(reader.connection, reader.alias, journal.ADOPTIONS)
         self._reader, self._events = reader, sorted(events, key=lambda event: event.snapshot_id or 0)
 
     def of_table(self, info: TableInfo) -> list[ModelRun]:
@@ -86,7 +85,7 @@ class AdoptedFiles:
             ModelRun.of(event)
             for event in self._events
             if any(
-                folded(event.model) == folded(_PREFIX + period.table) and period.is_at(event.snapshot_id or 0)
+                folded(event.model) == folded(journal.ADOPTIONS + period.table) and period.is_at(event.snapshot_id or 0)
                 for period in periods
             )
         ]
@@ -94,7 +93,7 @@ class AdoptedFiles:
     def next_of(self, info: TableInfo | None, table: str) -> tuple[str, int]:
         """The name under which the journal gets the next event of a table, and the number of those before it."""
         names = split_name(table) if info is None else (info.schema_name, info.name)
-        model = f"{_PREFIX}{recorded_name(*names)}"  # no model has such a name
+        model = f"{journal.ADOPTIONS}{recorded_name(*names)}"
         return model, sum(event.model == model for event in self._events)
 
     def paths(self) -> frozenset[str]:

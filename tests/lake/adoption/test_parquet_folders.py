@@ -365,7 +365,7 @@ def test_two_adoptions_at_once_do_not_add_a_file_twice(
             return checked(*arguments, **options)
 
         monkeypatch.setattr(adoption, "check_rows", check_while_another_adopts)
-        with pytest.raises(CommitConflictError):
+        with pytest.raises(CommitConflictError, match="another process adopted files into"):
             lake.adopt(str(source), "raw.t")
         lake.refresh()
         assert rows(lake, "FROM raw.t") == [(1,)]
