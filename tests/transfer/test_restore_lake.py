@@ -34,8 +34,9 @@ from lakeconf.errors import (
 from lakeconf.guard import locks
 from lakeconf.guard.backups import CATALOG, MANIFEST, checksum_of
 from lakeconf.inspection.doctor import diagnose, repair_marker
-from lakeconf.transfer import move_target, restore_lake
+from lakeconf.transfer import restore_lake
 from lakeconf.transfer.move_target import MoveTarget
+from lakeconf.transfer.staged_catalog import write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -148,16 +149,15 @@ def test_two_restores_of_a_lost_catalog_at_once_do_not_mix(
     change(store)
     before, backup = ids(store), store.back_up(place)
     remove_catalog(tmp_path / "prod")
-    write = move_target.write
     monkeypatch.setattr(locks, "WAIT_SECONDS", 0.5)
 
     def write_while_another_restores(*arguments: Any) -> None:
-        monkeypatch.setattr(move_target, "write", write)
+        monkeypatch.setattr("lakeconf.transfer.move_target.write", write)
         with pytest.raises(CommitError, match="was not free"):
             store.restore_lake(older.path)
         write(*arguments)
 
-    monkeypatch.setattr(move_target, "write", write_while_another_restores)
+    monkeypatch.setattr("lakeconf.transfer.move_target.write", write_while_another_restores)
     store.restore_lake(backup.path)
     assert ids(store) == before
     assert not [path.name for path in (tmp_path / "prod").iterdir() if path.name.startswith(".")]

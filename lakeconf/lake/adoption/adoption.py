@@ -178,7 +178,7 @@ class Adoptions:
         if reader.encrypted:
             raise UnsupportedError(
                 f"the lake {reader.alias!r} encrypts its files: DuckDB would not read a table with others",
-                hint="load the rows: lakeconf load, or a model of the kind append",
+                hint="load the rows instead",
             )
         located, metadata_file = _located(path)
         folder = Folder.of(reader.connection, located, reader.data_path)

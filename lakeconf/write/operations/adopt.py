@@ -78,7 +78,7 @@ def registering() -> Iterator[None]:
     except (QueryError, SchemaError, StorageError, UnsupportedError) as error:
         raise SchemaError(
             f"DuckLake cannot register the files: {error.message}",
-            hint="write the rows to new files, or load them: lakeconf load, or a model of the kind append",
+            hint="write the rows to new files, or load them instead",
         ) from error
 
 
