@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import pickle
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from socket import gethostname
@@ -30,6 +30,7 @@ from lakeconf.errors import (
     CatalogMissingError,
     CatalogVersionError,
     LakeconfError,
+    QueryError,
     StorageError,
     storage_errors,
 )
@@ -198,7 +199,7 @@ class Store:
 
             attach_to_spark(self, connection, use=use)
         else:
-            attach_to(self, Connection(native_connection(connection), self.secrets), without=() if use else Use)
+            attach_to(self, Connection(native_connection(connection), self.secrets), uses=use)
 
     def replace(self, **changes: Any) -> Store:
         """Returns a copy with other arguments of the constructor; everything else stays as it is.
@@ -362,16 +363,17 @@ def for_reading(store: Store, *, read_only: bool = True) -> Store:
     return store.replace(attach_options=options)
 
 
-def open_connection(store: Store) -> Connection:
-    """Like `Store.connect`, but errors are lakeconf's, without secrets, and lake macros cannot hide functions."""
-    return _opened(store, prefer_builtins=True)
+def open_connection(store: Store, *, loads: bool = True) -> Connection:
+    """Like `Store.connect`, but errors are lakeconf's, without secrets, and lake macros cannot hide functions.
 
-
-def _opened(store: Store, *, prefer_builtins: bool = False) -> Connection:
-    connection = connect(store.secrets)
+    Unless it `loads` the lake's tables, also the catalog of a damaged lake can be read.
+    """
+    connection = _opened(store, uses=False)
     try:
-        attach_to(store, connection, without=Use if prefer_builtins else ())
-        if prefer_builtins:
+        if not loads:  # for the error about an unknown name, DuckDB would look for similar ones in the lake
+            connection.execute("SET GLOBAL catalog_error_max_schemas = 0")
+            return connection
+        with _loading(store):
             connection.prefer_builtins(store.alias)
     except BaseException:
         connection.close()
@@ -379,8 +381,32 @@ def _opened(store: Store, *, prefer_builtins: bool = False) -> Connection:
     return connection
 
 
-def attach_to(store: Store, connection: Connection, *, without: type[Use] | tuple[()] = ()) -> None:
-    """Attaches the lake to a lakeconf connection; otherwise like `Store.attach`, `without` a statement."""
+def _opened(store: Store, *, uses: bool = True) -> Connection:
+    connection = connect(store.secrets)
+    try:
+        attach_to(store, connection, uses=uses)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+@contextlib.contextmanager
+def _loading(store: Store) -> Iterator[None]:
+    """Says of a lake whose tables DuckDB cannot load what to do."""
+    try:
+        yield
+    except (QueryError, CatalogError) as error:
+        if error.hint is not None:
+            raise
+        raise CatalogError(
+            f"the lake of {store.name!r} cannot be opened, because its catalog is damaged: {error.message}",
+            hint=f"run `lakeconf verify --catalog --store {store.name}`: it says what is wrong, and what to do",
+        ) from error
+
+
+def attach_to(store: Store, connection: Connection, *, uses: bool = True) -> None:
+    """Attaches the lake to a lakeconf connection; otherwise like `Store.attach`, which `uses` it or not."""
     _check_free(store, connection)
     hint = "check the uri of the catalog, the path of the files, and their permissions"
     with storage_errors(f"the store {store.name!r} cannot be opened", hint=hint):
@@ -388,8 +414,11 @@ def attach_to(store: Store, connection: Connection, *, without: type[Use] | tupl
             for statement in store.statements:
                 if isinstance(statement, Attach):
                     _attach(store, connection, statement)
-                elif not isinstance(statement, without):
+                elif not isinstance(statement, Use):
                     connection.run(statement)
+                elif uses:
+                    with _loading(store):
+                        connection.run(statement)
         except CatalogMissingError as error:
             check_not_lost(store, connection)
             file = store.metadata_backend.file()

@@ -61,6 +61,7 @@ pytest_plugins = [
     "hadoop_aws",
     "golden_files",
     "example_backends",
+    "damaged_catalogs",
     "lake_fixtures",
     "connect_server",
 ]

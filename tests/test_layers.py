@@ -65,6 +65,7 @@ LAZY = {
     ("lakeconf.cli.config_commands", "lakeconf.pipelines.models.unit_tests"),
     ("lakeconf.cli.change_commands", "lakeconf.inspection.table_copy"),
     ("lakeconf.cli.inspect_commands", "lakeconf.inspection.metrics"),
+    ("lakeconf.cli.inspect_commands", "lakeconf.transfer.repair_catalog"),
     ("lakeconf.cli.pipeline_commands", "lakeconf.pipelines.openlineage"),
     ("lakeconf.cli", "lakeconf.cli.app"),
     ("lakeconf.integrations.pytest", "lakeconf.config.config"),

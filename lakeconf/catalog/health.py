@@ -145,21 +145,27 @@ def stale_bounds(reader: CatalogReader) -> dict[tuple[str, str], list[str]]:
     bounds those of the table. DuckDB then answers filters from these bounds. A compaction gives bounds to the file, but
     not to the table. lakeconf reads all rows: it does not use the bounds of the table.
     """
-    return columns_by_table(reader, _STALE)
+    with reader.transaction() as transaction:
+        return stale_columns(transaction)
 
 
-def columns_by_table(reader: CatalogReader, query: str) -> dict[tuple[str, str], list[str]]:
+def stale_columns(transaction: MetadataTransaction) -> dict[tuple[str, str], list[str]]:
+    """Finds columns like `stale_bounds`, in an open transaction."""
+    return columns_by_table(transaction, _STALE)
+
+
+def columns_by_table(transaction: MetadataTransaction, query: str) -> dict[tuple[str, str], list[str]]:
     """Runs a query that finds columns."""
     columns: dict[tuple[str, str], list[str]] = {}
-    with reader.transaction() as transaction:
-        for schema, table, column in transaction.rows(query):
-            columns.setdefault((schema, table), []).append(column)
+    for schema, table, column in transaction.rows(query):
+        columns.setdefault((schema, table), []).append(column)
     return columns
 
 
 def lost_bounds(reader: CatalogReader) -> dict[tuple[str, str], list[str]]:
     """Finds columns whose bounds a rewrite by DuckLake may lose."""
-    return columns_by_table(reader, _LOST)
+    with reader.transaction() as transaction:
+        return columns_by_table(transaction, _LOST)
 
 
 def forgotten_bounds(transaction: MetadataTransaction, table_id: int, replaced: Collection[int]) -> Mapping[int, str]:

@@ -41,7 +41,6 @@ from lakeconf.config.config import init
 from lakeconf.config.file_limits import MAX_BYTES
 from lakeconf.engines.spark.start import spark_session
 from lakeconf.errors import CatalogError, QueryError
-from lakeconf.inspection.catalog_audit import audit_catalog
 from lakeconf.inspection.catalog_files import TableSize, table_size, table_sizes
 from lakeconf.inspection.diff import TableDiff, compare
 from lakeconf.inspection.doctor import FAILED, WARNING, StepResult, diagnose, repair_marker
@@ -380,6 +379,9 @@ def _difference_text(value: Any) -> str:
 @store_option
 @click.option("--at", "version", type=int, metavar="VERSION", help="Snapshot version; by default the latest.")
 @click.option("--catalog", is_flag=True, help="Check the catalog instead of a table.")
+@click.option("--repair", is_flag=True, help="Repair what is safe in the catalog, after a backup.")
+@click.option("--backup-to", "place", metavar="PLACE", help="Folder or URI of the backup before a repair.")
+@yes_option
 @output_options("text", "json")
 @click.pass_context
 def verify_command(
@@ -387,10 +389,13 @@ def verify_command(
     table: str | None,
     store: str | None,
     version: int | None,
+    place: str | None,
     source: str | None,
     format_name: str,
     *,
     catalog: bool,
+    repair: bool,
+    yes: bool,
 ) -> None:
     """Compare TABLE as read by Spark and by DuckDB: row counts, NULLs and a hash of each column.
 
@@ -399,12 +404,17 @@ def verify_command(
 
     With --catalog, look for what bugs of DuckLake and interrupted commits leave in the catalog, such as ids that are
     used twice, deletes that have no effect, and lost files. Each finding has a hint; with any, the exit code is 1.
+
+    With --repair, the command backs up the catalog, and repairs what no row depends on: counters, statistics and
+    numbers of deleted rows. It changes the catalog in one transaction, while no writer of lakeconf is active.
     """
     chosen_store = init(source).get_store(store)
+    if repair != (place is not None) or (repair and not catalog):
+        raise click.UsageError("a repair needs all three: --catalog --repair --backup-to PLACE")
     if catalog:
         if table is not None or version is not None:
             raise click.UsageError("--catalog checks the whole catalog: omit TABLE and --at")
-        context.exit(_verify_catalog(chosen_store, format_name))
+        context.exit(_verify_catalog(chosen_store, format_name, place, yes=yes))
     if table is None:
         raise click.UsageError("pass TABLE or --catalog")
     with chosen_store.open(read_only=True) as lake:
@@ -420,20 +430,31 @@ def verify_command(
     context.exit(0 if verification.sound else 1)
 
 
-def _verify_catalog(store: Store, format_name: str) -> int:
-    """Shows what is wrong in the catalog; returns the exit code."""
-    with store.open(read_only=True) as lake:
-        findings = audit_catalog(lake._session.reader)  # noqa: SLF001 - no method of a lake reads its catalog
-    if format_name == "json":
-        show_json({"ok": not findings, "findings": [dataclasses.asdict(finding) for finding in findings]})
-    else:
+def _verify_catalog(store: Store, format_name: str, place: str | None, *, yes: bool) -> int:
+    """Shows what is wrong in the catalog, and repairs it if there is a place for a backup; returns the exit code."""
+    from lakeconf.transfer.repair_catalog import examine_catalog, repair_catalog  # others do not need the transfers
+
+    findings, is_text = examine_catalog(store), format_name == "text"
+    repairable, done = sum(bool(finding.repairs) for finding in findings), None
+    if is_text:
         for finding in findings:
             show_lines(str(finding))
-        show(
-            f"{store.name}: {counted(len(findings), 'problem')} found"
-            if findings
-            else f"{store.name}: nothing is wrong"
-        )
+        problems = f"{counted(len(findings), 'problem')} found, of which {repairable:,} can be repaired"
+        show(f"{store.name}: {problems if findings else 'nothing is wrong'}")
+    try:
+        if place is not None and repairable:
+            confirm(f"Back up the catalog of {store.name} to {place}, and repair it?", yes=yes)
+            done = repair_catalog(store, place, findings)
+    finally:
+        if not is_text:
+            repaired = None if done is None else {"snapshot_id": done.snapshot_id, "backup": done.kept}
+            left = findings if done is None else done.left
+            show_json({"ok": not left, "findings": [finding.data() for finding in findings], "repaired": repaired})
+    if done is not None:
+        findings = list(done.left)
+        if is_text:
+            show(f"repaired {counted(repairable, 'problem')} in snapshot {done.snapshot_id}; {len(findings):,} left")
+            show(f"the catalog before is the backup {done.kept}")
     return 1 if findings else 0
 
 

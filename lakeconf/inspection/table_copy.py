@@ -76,7 +76,7 @@ class TableCopies:
         store = for_reading(source)
         if store.alias == self._own.alias:
             store = store.replace(alias=_SOURCE)
-        attach_to(store, self._own.connection, without=Use)
+        attach_to(store, self._own.connection, uses=False)
         self._own.connection.prefer_builtins(self._own.alias)
         self._reader: CatalogReader = reader_of(store.metadata_backend, store.names, self._own.connection)
         self._version = latest(self._reader).snapshot_id if version is None else version

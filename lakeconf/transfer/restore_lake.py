@@ -28,13 +28,12 @@ from lakeconf.errors import (
 )
 from lakeconf.guard.backups import Backup, BackupPlace
 from lakeconf.guard.guard import marker_of, reader_of
-from lakeconf.guard.locks import FileLocks
 from lakeconf.guard.marker import LakeMarker
 from lakeconf.logs import escaped, event_logger
 from lakeconf.store import Store, for_reading, open_connection
 from lakeconf.transfer.backup import back_up_to, missing_files
 from lakeconf.transfer.move_target import MoveTarget
-from lakeconf.transfer.opened import opened_backup, opened_copy, opened_lake
+from lakeconf.transfer.opened import locked, opened_backup, opened_copy, opened_lake
 from lakeconf.transfer.staged_catalog import relocate
 from lakeconf.wording import counted
 
@@ -157,7 +156,7 @@ class LakeRestore:
     def carry_out(self, shown: LakeRestorePlan | None) -> LakeRestorePlan:
         """Carries out the restore, if it would do what a plan has shown."""
         is_there = self.target.has_catalog()
-        with self._locked() if is_there else contextlib.nullcontext():
+        with locked(self.store) if is_there else contextlib.nullcontext():
             plan = self.plan()
             if (shown is not None and shown != plan) or is_there != (plan.newest is not None):
                 raise CatalogChangedError(
@@ -216,7 +215,10 @@ class LakeRestore:
                         hint="name the store of the backup's lake, or a store without a lake",
                     )
                 yield reader
-        except (CatalogMissingError, CatalogLostError, QueryError, SchemaError) as error:
+        except (CatalogError, QueryError, SchemaError) as error:
+            is_lost = isinstance(error, CatalogMissingError | CatalogLostError | QueryError | SchemaError)
+            if not is_lost and not isinstance(error.__cause__, QueryError):  # the lake cannot be loaded
+                raise
             raise self._no_catalog(error) from error
 
     def _no_catalog(self, error: LakeconfError) -> CatalogError:
@@ -232,17 +234,6 @@ class LakeRestore:
             f"{error.message}",
             hint=f"{moved}, and run the command again",
         )
-
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Keeps the writers of the lake out."""
-        file = self.store.metadata_backend.file()
-        if file is not None:
-            with FileLocks(file).exclusive():
-                yield
-            return
-        with opened_lake(self.store) as (_, guard), guard.removing():
-            yield
 
     def _over(
         self, plan: LakeRestorePlan, reader: CatalogReader, known: frozenset[tuple[int, datetime]]

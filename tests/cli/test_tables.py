@@ -159,13 +159,36 @@ def test_errors_come_before_spark_starts(events_folder: Path, called: Any, monke
 @pytest.mark.slow
 def test_the_catalog_is_verified(events_folder: Path, called: Any) -> None:
     assert called("verify", "--catalog") == (0, "dev: nothing is wrong\n", "")
-    assert json.loads(called("verify", "--catalog", "--format", "json")[1]) == {"ok": True, "findings": []}
+    assert json.loads(called("verify", "--catalog", "--format", "json")[1]) == {
+        "ok": True,
+        "findings": [],
+        "repaired": None,
+    }
     file, *_ = sorted((events_folder / "data").rglob("ducklake-*.parquet"))
     file.unlink()
     code, out, _ = called("verify", "--catalog")
-    assert (code, out.splitlines()[0], out.splitlines()[-1]) == (1, f"files: lost: {file}", "dev: 1 problem found")
+    last = "dev: 1 problem found, of which 0 can be repaired"
+    assert (code, out.splitlines()[0], out.splitlines()[-1]) == (1, f"files: lost: {file}", last)
     assert "  hint: restore the files from a backup" in out
-    assert json.loads(called("verify", "--catalog", "--format", "json")[1])["findings"][0]["check"] == "files"
+    findings = json.loads(called("verify", "--catalog", "--format", "json")[1])["findings"]
+    assert [(finding["check"], finding["repairable"]) for finding in findings] == [("files", False)]
+
+
+@pytest.mark.slow
+def test_the_catalog_is_repaired_after_a_backup(events_folder: Path, called: Any) -> None:
+    with lakeconf.init().get_store().connect() as connection:
+        connection.execute("UPDATE __ducklake_metadata_dev.ducklake_snapshot SET next_file_id = 1")
+    for arguments in (["--repair"], ["--backup-to", "b"], ["--catalog", "--repair"], ["--repair", "--backup-to", "b"]):
+        assert called("verify", *arguments)[0] == 2
+    repair = ("verify", "--catalog", "--repair", "--backup-to", "backups")
+    code, out, err = called(*repair)
+    assert (code, "of which 1 can be repaired" in out, "pass --yes" in err) == (2, True, True)
+    assert not (events_folder / "backups").exists()
+    code, out, _ = called(*repair, "--yes")
+    assert (code, "repaired 1 problem in snapshot" in out, "is the backup" in out) == (0, True, True)
+    assert called("verify", "--catalog")[1] == "dev: nothing is wrong\n"
+    assert called(*repair, "--yes")[1] == "dev: nothing is wrong\n"
+    assert len([*(events_folder / "backups").iterdir()]) == 1
 
 
 def test_missing_lake_is_not_created(project: Path, called: Any) -> None:
