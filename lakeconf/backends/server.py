@@ -134,8 +134,8 @@ class CatalogServer:
         kind = "_shared" if shared else ""
         return _query(database, f"SELECT 1 FROM (SELECT pg_catalog.pg_advisory_xact_lock{kind}({key})) AS held")
 
-    def lock_holders(self, database: str, keys: Collection[int]) -> str:
-        """The query that describes who holds locks, one text for each holder."""
+    def lock_holders(self, database: str, keys: Collection[int], most: int = 5) -> str:
+        """The query that describes who holds locks, one text for each holder, of at most so many."""
         # The server shows fewer details to roles without privileges.
         lock_ids = ", ".join(f"({key >> 32}, {key & 0xFFFFFFFF})" for key in keys)
         holder = (
@@ -147,7 +147,9 @@ class CatalogServer:
         is_held = f"l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 AND l.database = {here}"
         tables = "pg_locks AS l JOIN pg_stat_activity AS a ON a.pid = l.pid"
         among = f"(l.classid::bigint, l.objid::bigint) IN ({lock_ids})"
-        query = f"SELECT {holder} AS holder FROM {tables} WHERE {is_held} AND {among} ORDER BY a.xact_start LIMIT 5"
+        query = (
+            f"SELECT {holder} AS holder FROM {tables} WHERE {is_held} AND {among} ORDER BY a.xact_start LIMIT {most}"
+        )
         return _query(database, query)
 
     def check_connection(self, database: str) -> str:

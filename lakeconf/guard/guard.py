@@ -113,6 +113,10 @@ class LakeGuard:
             )
         return self._locks(tables)
 
+    def holders(self) -> int | None:
+        """The number of writers, or of maintenance, that hold the lock of the lake; None if nobody can tell."""
+        return None if self._locks is None else self._locks.holders()
+
     @contextlib.contextmanager
     def writing(self) -> Iterator[Held | None]:
         """Protects a write from before its first staged file until the reply to its commit."""

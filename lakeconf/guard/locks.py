@@ -29,6 +29,8 @@ except ImportError:  # Windows, which reads lakes
     fcntl = None  # type: ignore[assignment]
 
 WAIT_SECONDS = 300.0
+_HELD = "/proc/locks"
+_MOST_HOLDERS = 1000
 _FIRST_PAUSE_SECONDS = 0.01
 _LONGEST_PAUSE_SECONDS = 0.5
 _log = event_logger("locks")
@@ -65,6 +67,10 @@ class LakeLocks(Protocol):
 
     def exclusive(self) -> AbstractContextManager[Held]:
         """The lake's lock, held exclusively."""
+        ...
+
+    def holders(self) -> int | None:
+        """The number of those who hold the lake's lock; None if this system does not tell."""
         ...
 
 
@@ -125,6 +131,17 @@ class FileLocks:
         with self._hold("lakeconf-writers", exclusive=True) as lock:
             yield lock
 
+    def holders(self) -> int | None:
+        try:
+            return len(_processes(os.lstat(self._path("lakeconf-writers"))))
+        except FileNotFoundError:
+            return 0 if Path(_HELD).exists() else None
+        except OSError:
+            return None
+
+    def _path(self, suffix: str) -> Path:
+        return self._catalog.with_name(f"{self._catalog.name}.{suffix}")
+
     def check(self) -> None:
         """Checks that this system has such locks."""
         if fcntl is None:
@@ -136,8 +153,7 @@ class FileLocks:
     @contextlib.contextmanager
     def _hold(self, suffix: str, *, exclusive: bool) -> Iterator[Held]:
         self.check()
-        path = self._catalog.with_name(f"{self._catalog.name}.{suffix}")
-        lock = _HeldFile(path, self._catalog, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
+        lock = _HeldFile(self._path(suffix), self._catalog, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
         try:
             lock.take()
             yield lock
@@ -272,10 +288,13 @@ def _try_lock(descriptor: int, kind: int) -> bool:
 
 def _holders(descriptor: int) -> str:
     """The processes that hold a lock file, on Linux; fails or returns an empty string elsewhere."""
-    inode = os.fstat(descriptor).st_ino
-    lines = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
-    holders = {parts[4] for parts in lines if parts[1] == "FLOCK" and parts[5].rpartition(":")[2] == str(inode)}
-    return ", ".join(f"process {pid}" for pid in sorted(holders) if pid.isdigit() and pid != "0")
+    return ", ".join(f"process {pid}" for pid in sorted(_processes(os.fstat(descriptor))))
+
+
+def _processes(file: os.stat_result) -> set[str]:
+    lines = [line.split() for line in Path(_HELD).read_text().splitlines()]
+    pids = {parts[4] for parts in lines if parts[1] == "FLOCK" and parts[5].rpartition(":")[2] == str(file.st_ino)}
+    return {pid for pid in pids if pid.isdigit() and pid != "0"}
 
 
 class ServerLocks:
@@ -311,6 +330,11 @@ class ServerLocks:
     def exclusive(self) -> Iterator[Held]:
         with self._hold([self._lake_key], "the lock of the lake", shared=False) as lock:
             yield lock
+
+    def holders(self) -> int | None:
+        # Not a connection for locks: a role that only reads may ask, too.
+        with self._reader.connection.cursor() as cursor:
+            return len(cursor.rows(self._server.lock_holders(self._database, [self._lake_key], most=_MOST_HOLDERS)))
 
     @property
     def _lake_key(self) -> int:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from lakeconf.catalog.history import COMPACTIONS
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.errors import ConnectionFailed, LakeconfError
+from lakeconf.guard.guard import LakeGuard
 from lakeconf.inspection.catalog_files import TableSize, table_sizes
 from lakeconf.lake.lake import Lake
 from lakeconf.logs import escaped
@@ -61,12 +62,16 @@ def metrics(lake: Lake, store: str) -> str:
         CatalogError: The catalog cannot be read.
     """
     tables = table_sizes(lake)
-    reader = lake._session.reader  # noqa: SLF001 - no method of a lake counts snapshots or files to delete
-    lines = [line for metric in (*_of_lake(reader), *_of_tables(tables)) for line in _lines(metric, store)]
+    session = lake._session  # noqa: SLF001 - no method of a lake counts snapshots, files to delete or writers
+    lines = [
+        line
+        for metric in (*_of_lake(session.reader, session.guard), *_of_tables(tables))
+        for line in _lines(metric, store)
+    ]
     return "\n".join([*lines, "# EOF\n"])
 
 
-def _of_lake(reader: CatalogReader) -> Iterator[Metric]:
+def _of_lake(reader: CatalogReader, guard: LakeGuard) -> Iterator[Metric]:
     with reader.transaction() as transaction:
         ((count, newest, oldest_time, newest_time, compaction_time),) = transaction.rows(_SNAPSHOTS)
         ((scheduled,),) = transaction.rows(_SCHEDULED)
@@ -77,6 +82,7 @@ def _of_lake(reader: CatalogReader) -> Iterator[Metric]:
         ("last_commit_timestamp_seconds", "Time of the latest snapshot.", newest_time),
         ("last_compaction_timestamp_seconds", "Time of the latest snapshot that compacted a table.", compaction_time),
         ("scheduled_deletions", "Files that no snapshot needs, and that a cleanup removes.", scheduled),
+        ("lock_holders", "Writers, or a maintenance, that hold the lock of the lake.", guard.holders()),
     ):
         if value is not None:
             yield Metric(f"lakeconf_{name}", meaning, [({}, value)])

@@ -25,7 +25,6 @@ from lakeconf.lake.adoption.known_files import AdoptedFiles
 from lakeconf.lake.lake import Lake
 from lakeconf.lake.opening import empty_store
 from lakeconf.lake.restore import Declared, create_declared, declared_at, relation_at
-from lakeconf.sql import Use
 from lakeconf.store import Store, attach_to, for_reading
 from lakeconf.wording import counted
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import duckdb
 import pytest
 from local_stores import new_store
 from whole_lakes import fill

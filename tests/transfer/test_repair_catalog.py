@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import signal
 import subprocess
@@ -93,13 +92,13 @@ def test_what_is_not_safe_stays_as_it_is(damage: str, small_store: Store, tmp_pa
     assert left
     if left == findings:  # the catalog cannot be read as a whole
         return
-    try:
-        done = repaired(small_store, tmp_path / "backups")
-    except LakeconfError as error:
-        assert re.search("nothing was (changed|copied)|its catalog is damaged", error.message), error
+    backups = tmp_path / "backups"
+    if DAMAGES[damage].stops_opening or damage == "inlined rows":  # a lake that cannot be backed up
+        with pytest.raises(LakeconfError, match=r"nothing was (changed|copied)|its catalog is damaged"):
+            repaired(small_store, backups)
         assert examine_catalog(small_store) == findings
     else:
-        assert list(done.left) == left == examine_catalog(small_store)
+        assert list(repaired(small_store, backups).left) == left == examine_catalog(small_store)
 
 
 def test_half_of_a_commit_does_not_become_visible(small_store: Store, tmp_path: Path) -> None:
@@ -123,9 +122,10 @@ def test_repair_waits_for_writers_and_sees_their_commits(
     findings = examine_catalog(small_store)
     if small_store.metadata_backend.type != "duckdb":  # only one process can have it open
         monkeypatch.setattr(locks, "WAIT_SECONDS", 0.2)
-        with small_store.open() as lake, lake.transaction(), pytest.raises(CommitError, match="was not free"):
+        with small_store.open() as lake, lake.transaction():
             lake.table("u").append(lake.sql("SELECT 1 AS a"))
-            repair_catalog(small_store, str(tmp_path / "backups"), findings)
+            with pytest.raises(CommitError, match="was not free"):
+                repair_catalog(small_store, str(tmp_path / "backups"), findings)
     damaged(small_store, "next table")
     with pytest.raises(CatalogChangedError, match="nothing was changed"):
         repair_catalog(small_store, str(tmp_path / "backups"), findings)
