@@ -34,6 +34,9 @@ _NO_ANSWER = "no answer from the server"
 # DuckLake's messages if another commit came first.
 _GAVE_UP = re.compile(r"maximum retry count")
 _RACE = re.compile(r"(?i)primary key|unique|duplicate|conflict|concurrent|deadlock|ducklake_snapshot")
+# What object storage answers to a token that has expired, to DuckDB and to Hadoop.
+_EXPIRED = r"\b(ExpiredToken|RequestExpired)"
+RENEW = "renew the credentials, which have expired, and open the lake again"
 # Ordered: the first pattern that the message matches decides.
 _BY_MESSAGE: tuple[tuple[str, type[LakeconfError], str | None], ...] = (
     (r"^(Catalog|Binder) Error: .* does not exist", UnknownNameError, None),
@@ -97,11 +100,7 @@ _BY_MESSAGE: tuple[tuple[str, type[LakeconfError], str | None], ...] = (
         StorageError,
         "set `ca_cert_file` of the storage backend for a private certificate authority",
     ),
-    (
-        r"ExpiredToken|token (included in the request )?(is|has) expired",
-        StorageError,
-        "renew the credentials, which have expired, and open the lake again",
-    ),
+    (rf"{_EXPIRED}|token (included in the request )?(is|has) expired", StorageError, RENEW),
     (
         r"InvalidAccessKeyId|SignatureDoesNotMatch|InvalidToken",
         StorageError,
@@ -388,3 +387,8 @@ def reported(text: str) -> Reported | None:
     except (ValueError, KeyError, TypeError):
         return None
     return Reported(kind, message, int(position) if position.isdecimal() else None)
+
+
+def has_expired(text: str) -> bool:
+    """True if an error names storage's answer to credentials that have expired."""
+    return re.search(_EXPIRED, text) is not None

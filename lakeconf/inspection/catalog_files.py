@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -77,7 +77,7 @@ class DataPathFiles:
 
     root: str  # the data path
     needed: frozenset[str]  # the files that snapshots need, below the data path
-    outside: frozenset[str]  # the files that snapshots need, elsewhere
+    outside: Mapping[str, int | None]  # the sizes of the files that snapshots need, elsewhere
     missing: tuple[str, ...]  # the needed files that do not exist, sorted
     unknown: tuple[str, ...]  # the files below the data path that the catalog does not know, sorted
     damaged: tuple[str, ...]  # the needed files on a disk that have another size than the catalog says, sorted
@@ -100,7 +100,8 @@ def data_path_files(reader: CatalogReader) -> DataPathFiles:
         there = {path: size for path in below if (size := _size(path)) is not None}
         damaged = tuple(sorted(path for path, size in there.items() if size != sizes[path]))
     missing = tuple(sorted(below - there.keys()))
-    return DataPathFiles(root, below, needed - below, missing, tuple(sorted(unknown)), damaged)
+    outside = {path: size for path, size in sizes.items() if path not in below}
+    return DataPathFiles(root, below, outside, missing, tuple(sorted(unknown)), damaged)
 
 
 def _size(path: str) -> int | None:

@@ -159,8 +159,7 @@ def _state(store: Store, place: BackupPlace, name: str) -> BackupState | None:
 def missing_files(reader: CatalogReader) -> tuple[str, ...]:
     """The files that a catalog needs and that do not exist, or have another size, sorted."""
     files = data_path_files(reader)
-    wanted = {path: size for path, size in registered_files(reader)[0].items() if path in files.outside}
-    return tuple(sorted({*files.missing, *files.damaged, *_missing_outside(reader, wanted)}))
+    return tuple(sorted({*files.missing, *files.damaged, *_missing_outside(reader, files.outside)}))
 
 
 def _missing_outside(reader: CatalogReader, wanted: Mapping[str, int | None]) -> list[str]:

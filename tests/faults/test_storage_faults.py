@@ -186,3 +186,8 @@ def test_spark_retries_a_503_and_reports_a_403(
         assert s3_server.keys.secret not in f"{caught.value!r} {caught.value.__cause__!r}"
         s3_proxy.heal()
         assert state(direct, files) == before
+        s3_proxy.answer(400, code="ExpiredToken", times=FOR_EVER)
+        with refused(StorageError, "renew the credentials, which have expired", s3_server.keys.secret):
+            lake.table("t").append(MORE)
+        s3_proxy.heal()
+        assert state(direct, files) == before
