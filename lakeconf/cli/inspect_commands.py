@@ -408,9 +408,9 @@ def verify_command(
     With --repair, the command backs up the catalog, and repairs what no row depends on: counters, statistics and
     numbers of deleted rows. It changes the catalog in one transaction, while no writer of lakeconf is active.
     """
-    chosen_store = init(source).get_store(store)
     if repair != (place is not None) or (repair and not catalog):
         raise click.UsageError("a repair needs all three: --catalog --repair --backup-to PLACE")
+    chosen_store = init(source).get_store(store)
     if catalog:
         if table is not None or version is not None:
             raise click.UsageError("--catalog checks the whole catalog: omit TABLE and --at")

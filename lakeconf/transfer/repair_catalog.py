@@ -111,5 +111,5 @@ def _check(store: Store, copy: Path, left: Sequence[Finding]) -> None:
         what = listed([f"{finding.check}: {finding.what}" for finding in others], _SHOWN)
         raise CatalogError(
             f"the catalog would have other problems after the repair than before ({what}): nothing was changed",
-            hint="repair these first, as `lakeconf verify --catalog` says",
+            hint="run `lakeconf verify --catalog`, and do first what the other hints say",
         )

@@ -334,7 +334,19 @@ def test_no_option_is_declared_twice() -> None:
 
 
 # Options whose values are names or paths, which the command looks up before it connects.
-NAMES = {"--config", "--env-file", "--store", "--on", "--output", "--file", "--explain", "--to", "--in", "--table"}
+NAMES = {
+    "--config",
+    "--env-file",
+    "--store",
+    "--on",
+    "--output",
+    "--file",
+    "--explain",
+    "--to",
+    "--in",
+    "--table",
+    "--backup-to",
+}
 
 
 def _checked() -> list[tuple[str, str]]:
