@@ -36,7 +36,6 @@ _GAVE_UP = re.compile(r"maximum retry count")
 _RACE = re.compile(r"(?i)primary key|unique|duplicate|conflict|concurrent|deadlock|ducklake_snapshot")
 # What object storage answers to a token that has expired, to DuckDB and to Hadoop.
 _EXPIRED = r"\b(ExpiredToken|RequestExpired)"
-RENEW = "renew the credentials, which have expired, and open the lake again"
 # Ordered: the first pattern that the message matches decides.
 _BY_MESSAGE: tuple[tuple[str, type[LakeconfError], str | None], ...] = (
     (r"^(Catalog|Binder) Error: .* does not exist", UnknownNameError, None),
@@ -100,7 +99,11 @@ _BY_MESSAGE: tuple[tuple[str, type[LakeconfError], str | None], ...] = (
         StorageError,
         "set `ca_cert_file` of the storage backend for a private certificate authority",
     ),
-    (rf"{_EXPIRED}|token (included in the request )?(is|has) expired", StorageError, RENEW),
+    (
+        rf"{_EXPIRED}|token (included in the request )?(is|has) expired",
+        StorageError,
+        "renew the credentials, which have expired, and open the lake again",
+    ),
     (
         r"InvalidAccessKeyId|SignatureDoesNotMatch|InvalidToken",
         StorageError,

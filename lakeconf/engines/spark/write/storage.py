@@ -21,7 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from lakeconf.connection.connection import Connection
-from lakeconf.connection.duckdb_errors import RENEW, has_expired, refused_value
+from lakeconf.connection.duckdb_errors import has_expired, refused_value
 from lakeconf.engines.engine import StagingRequest
 from lakeconf.engines.file_names import staging_folder
 from lakeconf.engines.schema_check import not_null_violation
@@ -167,7 +167,10 @@ def translated(error: BaseException) -> BaseException:
     if refused is not None:
         return refused
     if has_expired(text):
-        return StorageError(f"Spark cannot write the files: {first_line(error)}", hint=RENEW)
+        return StorageError(
+            f"Spark cannot write the files: {first_line(error)}",
+            hint="renew the credentials, which have expired, and open the lake again",
+        )
     if "No space left" in text or "AccessDenied" in text or "Permission denied" in text or "Mkdirs failed" in text:
         return StorageError(f"Spark cannot write the files: {first_line(error)}")
     lost = lost_file(error)
