@@ -405,8 +405,8 @@ def verify_command(
     With --catalog, look for what bugs of DuckLake and interrupted commits leave in the catalog, such as ids that are
     used twice, deletes that have no effect, and lost files. Each finding has a hint; with any, the exit code is 1.
 
-    With --repair, the command backs up the catalog, and repairs what no row depends on: counters, statistics and
-    numbers of deleted rows. It changes the catalog in one transaction, while no writer of lakeconf is active.
+    With --repair, the command backs up the catalog, and repairs counters, statistics and numbers of deleted rows, on
+    which no row depends.
     """
     if repair != (place is not None) or (repair and not catalog):
         raise click.UsageError("a repair needs all three: --catalog --repair --backup-to PLACE")
