@@ -83,7 +83,7 @@ def test_columns_that_an_insert_does_not_name_are_null(sql: SparkSession, lake: 
 
 # With `same`, a function in Python, also around the statements of a WITH.
 IN_PYTHON = (
-    "INSERT INTO t (id, name) SELECT same(id), concat('n', same(id)) FROM range(30)",
+    "INSERT INTO t (id, name, more) SELECT same(id), concat('n', same(id)), NULL FROM range(30)",
     "UPDATE t SET name = 'low' WHERE same(id) < 3 AND id % 2 = 0",
     "UPDATE t SET name = concat('u', same(id)), id = same(id) + 100 WHERE id IN (SELECT same(id) FROM t WHERE id < 2)",
     "DELETE FROM t WHERE id = same(6) OR same(id) = 7 AND name = 'n7'",
@@ -97,7 +97,6 @@ IN_PYTHON = (
 )
 
 
-@pytest.mark.needs_spark("4.1")
 def test_statements_call_functions_in_python(sql: SparkSession, lake: Lake) -> None:
     sql.sql("CREATE TABLE t (id BIGINT, name STRING, more INT)")
     sql.udf.register("same", lambda value: value, "long")
