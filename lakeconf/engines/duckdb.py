@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -45,6 +46,9 @@ class DuckDBEngine:
 
     def for_small_merges(self) -> None:
         return None
+
+    def reading(self) -> AbstractContextManager[None]:
+        return self._connection.errors()
 
     def scan(
         self, table: str, snapshot_id: int, columns: Sequence[str] | None = None, where: Where | None = None

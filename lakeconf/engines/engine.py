@@ -7,6 +7,7 @@ methods accept tables, snapshots and columns.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
@@ -91,6 +92,10 @@ class Engine(Protocol):
 
     def changes(self, table: str, since: int, until: int) -> nw.LazyFrame[Any]:
         """The changes of a table in a range of snapshots, including both ends. The caller has checked the range."""
+        ...
+
+    def reading(self) -> AbstractContextManager[None]:
+        """Names the errors of computing the rows of its frames."""
         ...
 
     def query(self, sql: str, frames: Mapping[str, Any]) -> nw.LazyFrame[Any]:

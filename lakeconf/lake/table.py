@@ -149,7 +149,7 @@ class Table:
         return rows
 
     def _collected(self, frame: nw.LazyFrame[Any], library: Literal["pyarrow", "polars", "pandas"]) -> Any:
-        with packages_named(library), self._session.reader.connection.errors():
+        with packages_named(library), self._session.engine.reading():
             return frame.collect(library).to_native()
 
     def explain(self, columns: Sequence[str] | None = None, where: Condition | None = None) -> ScanSummary:

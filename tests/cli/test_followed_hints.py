@@ -71,6 +71,8 @@ LEFT = {
     "use IS NULL or IS NOT NULL, filter after the scan, or run a query with lake.sql()": "of a step that falls back",
     "use other syntax, or write the frames to tables and use lake.sql(…)": "of a query that only Spark understands",
     "update DuckDB's extension sqlite_scanner": "needs an older extension",
+    "run `lakeconf verify --catalog --store": "such a lake cannot be opened; tests/transfer/test_repair_catalog.py",
+    "run `lakeconf verify --catalog`, and do first what the other hints say": "of findings that somebody has to decide",
     "run `lakeconf doctor`: a column in the catalog may have lost its fields": "such a lake cannot be opened",
     "let DuckLake sort new files: lake.create_table(…, sorted_by=…)": "of types that only DuckLake writes",
     "write the rows again: lake.table(…).overwrite(…)": "of files that other programs have made",

@@ -189,5 +189,7 @@ def test_spark_retries_a_503_and_reports_a_403(
         s3_proxy.answer(400, code="ExpiredToken", times=FOR_EVER)
         with refused(StorageError, "renew the credentials, which have expired", s3_server.keys.secret):
             lake.table("t").append(MORE)
+        with refused(StorageError, "renew the credentials, which have expired", s3_server.keys.secret):
+            lake.table("t").to_arrow()
         s3_proxy.heal()
         assert state(direct, files) == before

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -43,7 +44,13 @@ from lakeconf.engines.spark.table_check import check
 from lakeconf.engines.spark.versions import refuse_accelerators
 from lakeconf.engines.spark.write.files import stage_files
 from lakeconf.engines.spark.write.staged_files import conformed, sort_positions, stage_rows, staged_frame
-from lakeconf.engines.spark.write.storage import LakeStorage, ended_session, remove_folder, translated
+from lakeconf.engines.spark.write.storage import (
+    LakeStorage,
+    ended_session,
+    expired_credentials_named,
+    remove_folder,
+    translated,
+)
 from lakeconf.errors import SparkError
 from lakeconf.secret import Secret
 from lakeconf.sql import qualified
@@ -86,6 +93,9 @@ class SparkEngine:
 
     def for_small_merges(self) -> DuckDBEngine:
         return self._duckdb
+
+    def reading(self) -> AbstractContextManager[None]:
+        return expired_credentials_named()
 
     def scan(
         self, table: str, snapshot_id: int, columns: Sequence[str] | None = None, where: Where | None = None

@@ -29,7 +29,7 @@ from lakeconf.config.config import read, validate
 from lakeconf.errors import ConnectionFailed, LakeconfError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from servers import PostgresServer
 
@@ -73,8 +73,11 @@ class Role:
 
 
 @pytest.fixture
-def role(postgres_server: PostgresServer, tmp_path: Path) -> Role:
-    return Role(postgres_server, tmp_path)
+def role(postgres_server: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Role]:
+    """Its password is renewed until the process ends: a failure would be in the logs of other tests."""
+    role = Role(postgres_server, tmp_path_factory.mktemp("role"))
+    yield role
+    role.printed.write_text("unused")
 
 
 def test_command_runs_for_a_connection_and_not_for_a_preview(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -38,7 +39,7 @@ from lakeconf.engines.spark.spark_types import collected, duckdb_schema, first_l
 from lakeconf.engines.spark.versions import refuse_settings
 from lakeconf.engines.spark.write.files import in_folder, no_rows
 from lakeconf.engines.spark.write.parquet_options import bounds_options, parquet_options
-from lakeconf.engines.spark.write.storage import translated
+from lakeconf.engines.spark.write.storage import expired_credentials_named, translated
 from lakeconf.engines.spark.write.written_values import written_value
 from lakeconf.errors import SparkError
 from lakeconf.sql import folded, listing_sql
@@ -150,6 +151,9 @@ class ConnectEngine(DuckDBEngine):
 
     def details(self) -> Mapping[str, str]:
         return {"spark": self._spark.version}
+
+    def reading(self) -> AbstractContextManager[None]:
+        return expired_credentials_named()
 
     def scan(
         self, table: str, snapshot_id: int, columns: Sequence[str] | None = None, where: Where | None = None

@@ -45,6 +45,8 @@ _log = event_logger("stage")
 _EVERY_SECONDS = 0.1
 # Parquet names the missing class of a codec. Spark has no class for Brotli.
 _MISSING = re.compile(r"org\.apache\.hadoop\.io\.compress\.(\w+)Codec (was )?not found")
+# S3's answer to HEAD, the first request of a read, has no code that tells why.
+_BAD_REQUEST = "AWSBadRequestException"
 # Spark names the file that a task was reading.
 _FILE = re.compile(r"error while reading file (\S+\.parquet)")
 
@@ -167,10 +169,7 @@ def translated(error: BaseException) -> BaseException:
     if refused is not None:
         return refused
     if has_expired(text):
-        return StorageError(
-            f"Spark cannot write the files: {first_line(error)}",
-            hint="renew the credentials, which have expired, and open the lake again",
-        )
+        return _expired("write", error)
     if "No space left" in text or "AccessDenied" in text or "Permission denied" in text or "Mkdirs failed" in text:
         return StorageError(f"Spark cannot write the files: {first_line(error)}")
     lost = lost_file(error)
@@ -179,6 +178,22 @@ def translated(error: BaseException) -> BaseException:
         hint = "write again; if this fails again, find out what removed the file"
         return StorageError(f"Spark cannot read a file that the write needs: {lost}", hint=hint)
     return SparkError(f"the Spark job that writes the rows failed: {_reason(error)}")
+
+
+@contextlib.contextmanager
+def expired_credentials_named() -> Iterator[None]:
+    """Names the error of a read whose credentials have expired."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        if not (has_expired(str(error)) or _BAD_REQUEST in str(error)):
+            raise
+        raise _expired("read", error) from error
+
+
+def _expired(verb: str, error: Exception) -> StorageError:
+    hint = "renew the credentials, which have expired, and open the lake again"
+    return StorageError(f"Spark cannot {verb} the files: {first_line(error)}", hint=hint)
 
 
 def _reason(error: Exception) -> str:
