@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.catalog.tables import TableInfo, load_table
+from lakeconf.catalog.tables import TableInfo, joined_name, load_table
 from lakeconf.connection.connection import Connection
 from lakeconf.ducklake import INTERNAL_SCHEMA
 from lakeconf.errors import CatalogError, CommitConflictError, TableNotFoundError, UnknownNameError
@@ -42,9 +42,10 @@ _PAYLOAD = ("definition", "run", "interval_start", "interval_end", "inputs", "fi
 class FormerName(NamedTuple):
     """The current or a former name of a table."""
 
-    table: str  # the full name
+    table: str  # the name in rows of `lakeconf.commits`
     begin: int  # the first snapshot with this name
     end: int | None  # the snapshot in which the table lost the name; None for the current name
+    full_name: str = ""  # the full name, with quotes where they are needed
 
     def is_at(self, version: int) -> bool:
         """True if the table has the name in a snapshot."""
@@ -136,7 +137,10 @@ def names_of(reader: CatalogReader, table_id: int) -> tuple[str | None, tuple[Fo
             "FROM ducklake_table AS t JOIN ducklake_schema AS s ON s.schema_id = t.schema_id WHERE t.table_id = ?",
             [table_id],
         )
-    names = tuple(FormerName(recorded_name(schema, table), begin, end) for _, schema, table, begin, end in rows)
+    names = tuple(
+        FormerName(recorded_name(schema, table), begin, end, joined_name(schema, table))
+        for _, schema, table, begin, end in rows
+    )
     return (rows[0][0] if rows else None), names
 
 
@@ -152,13 +156,15 @@ def events_of(connection: Connection, alias: str, model: str) -> list[Event]:
     return [Event(model, dict(zip(_PAYLOAD, row, strict=False)), earlier, row[-1]) for earlier, row in enumerate(rows)]
 
 
-def events_like(connection: Connection, alias: str, prefix: str) -> list[Event]:
-    """The committed events whose model starts with a prefix."""
+def events_with_files(connection: Connection, alias: str) -> list[Event]:
+    """The committed events of all adoptions, and of the models that loaded files, oldest first."""
     if not _exists(connection, alias):
         return []
-    columns = f"{', '.join(_PAYLOAD)}, snapshot_id, model"
-    source = f"{identifier(alias)}.{TABLE} WHERE starts_with(model, {literal(prefix)})"
-    rows = connection.rows(f"SELECT {columns} FROM {source}")
+    rows = connection.rows(
+        f"SELECT {', '.join(_PAYLOAD)}, snapshot_id, model FROM {identifier(alias)}.{TABLE} "
+        f"WHERE model IS NOT NULL AND (starts_with(model, {literal(ADOPTIONS)}) OR files <> '{{}}') "
+        "ORDER BY snapshot_id, rowid"
+    )
     return [Event(row[-1], dict(zip(_PAYLOAD, row, strict=False)), 0, row[-2]) for row in rows]
 
 

@@ -36,7 +36,8 @@ class CopyStep:
     """What a copy does with one table."""
 
     table: str
-    action: Literal["create", "replace", "skip"]  # what happens to it in the target
+    # What happens to it in the target; `record` only records which files it has adopted.
+    action: Literal["create", "replace", "record", "skip"]
     added: int = 0  # rows that only the source has
     removed: int = 0  # rows that only the target has, which the copy deletes
     # Differences of its columns, partition keys, sort order and comments. The target's table is then created again,
@@ -50,8 +51,8 @@ class CopyStep:
     @property
     def reason(self) -> str:
         """The differences in words."""
-        if self.action == "skip":
-            return "equal in both"
+        if self.action in ("record", "skip"):
+            return "equal in both" + "; its adopted files are recorded" * (self.action == "record")
         rows = ((self.added, "added"), (self.removed, "removed"))
         counts = ", ".join(f"{counted(count, 'row')} {done}" for count, done in rows if count)
         return "; ".join(filter(None, (counts, *self.changes))) or "no rows"
@@ -95,7 +96,8 @@ class TableCopies:
                 (table for table in existing if table.schema_name.lower() != INTERNAL_SCHEMA),
                 key=lambda table: table.full_name,
             )
-        return [self._step(table) for table in chosen]
+        source, own = AdoptedFiles(self._reader), AdoptedFiles(self._own)
+        return [self._step(table, source, own) for table in chosen]
 
     def copy(self, steps: Sequence[CopyStep]) -> int:
         """Carries out a plan in one snapshot of the target; returns that snapshot."""
@@ -110,11 +112,12 @@ class TableCopies:
                 rows = lazy_rows(self._own.connection.relation(f"FROM {step.source}"), self._own.connection)
                 if step.action == "replace" and not step.changes:
                     table.overwrite(rows)
-                elif step.declared is not None:
+                elif step.action != "record" and step.declared is not None:
                     create_declared(scope, step.table, step.declared, exists=step.action == "replace")
                     table.append(rows)
                 if step.then is not None:
                     adopted.record(scope, source, step.then, self._version, step.now, step.table)
+            adopted.record_doubts(scope, source, [step.then for step in left if step.then is not None])
         return self._lake.snapshot_id
 
     def copy_to(self, lake: Lake, source: Store, steps: Sequence[CopyStep]) -> int:
@@ -124,7 +127,7 @@ class TableCopies:
             raise CommitConflictError("the target was created after the plan was made", hint="plan again")
         return new.copy(steps)
 
-    def _step(self, table: TableInfo) -> CopyStep:
+    def _step(self, table: TableInfo, adopted: AdoptedFiles, own: AdoptedFiles) -> CopyStep:
         name, connection = table.full_name, self._own.connection
         source = relation_at(self._reader, table, self._version)
         declared = declared_at(self._reader, table, self._version)
@@ -146,7 +149,9 @@ class TableCopies:
             ((added, removed),) = connection.rows(
                 f"SELECT (SELECT count(*) FROM {source}), (SELECT count(*) FROM {there})"
             )
-        action: Literal["replace", "skip"] = "replace" if changes or added or removed else "skip"
+        action: Literal["replace", "record", "skip"] = "replace"
+        if not (changes or added or removed):
+            action = "record" if own.lacks(adopted, table, self._version, now) else "skip"
         return CopyStep(name, action, added, removed, changes, source, table, now, declared)
 
 

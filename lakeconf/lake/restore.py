@@ -17,6 +17,7 @@ from lakeconf.commit.journal import names_of
 from lakeconf.commit.scope import Scope
 from lakeconf.errors import (
     CommitConflictError,
+    LakeconfError,
     SchemaError,
     SnapshotNotFoundError,
     TableNotFoundError,
@@ -84,6 +85,10 @@ class Restores:
 
     def restore(self, name: str, version: int | None, timestamp: datetime | str | None) -> int:
         """Restores a table; see `Lake.restore`."""
+        if self._scope.transaction is not None:
+            raise LakeconfError(
+                "a transaction is open, and a restore cannot be a part of it", hint="call it after the `with` block"
+            )
         target = self._chosen(version, timestamp)
         then = self._then(name, target)
         plan = self._planned(name, then, target)

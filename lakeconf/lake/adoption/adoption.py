@@ -20,10 +20,11 @@ from lakeconf.errors import (
     listed,
 )
 from lakeconf.lake.adoption.adopted_source import Source
-from lakeconf.lake.adoption.delta_table import LOG, delta_table
+from lakeconf.lake.adoption.delta_table import delta_table
 from lakeconf.lake.adoption.folder import Folder
-from lakeconf.lake.adoption.iceberg_table import ENDING, METADATA, iceberg_table
+from lakeconf.lake.adoption.iceberg_table import iceberg_table
 from lakeconf.lake.adoption.known_files import KnownFiles, known_files
+from lakeconf.lake.adoption.other_tables import ENDING, LOG, METADATA, check_plain
 from lakeconf.lake.adoption.parquet_folder import parquet_folder
 from lakeconf.lake.adoption.trial import check_rows
 from lakeconf.lake.run_journal import FileState, ModelRun, RunJournal
@@ -103,6 +104,7 @@ def open_source(folder: Folder, types: Mapping[str, str], metadata_file: str | N
     """The table or the files in a folder; `metadata_file` is that of an Iceberg table."""
     is_delta, is_iceberg = folder.has(LOG), metadata_file is not None or folder.has(METADATA)
     if not (is_delta or is_iceberg):
+        check_plain(folder)
         return parquet_folder(folder, types)
     if is_delta and is_iceberg:
         raise UnsupportedError(
@@ -185,9 +187,9 @@ class Adoptions:
         source = open_source(folder, types, metadata_file)
         info, columns = self._columns(name, source, types)
         known = known_files(self._session, info, full_name(name), self._scope.snapshot_id)
-        known.check(folder.root, source.paths, full_name(name))
-        new = tuple(file for file in source.paths if file not in known.states)
         states = folder.states(source.paths)
+        known.check(folder.root, states, full_name(name))
+        new = tuple(file for file in source.paths if file not in known.states)
         changed = [file for file in source.paths if known.states.get(file, states[file]) != states[file]]
         if changed:
             raise StorageError(

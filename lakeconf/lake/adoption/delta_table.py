@@ -17,9 +17,9 @@ from lakeconf.lake.adoption.adopted_source import Source, named_errors
 from lakeconf.lake.adoption.arrow_rows import ArrowReader, duckdb_types, folder_files
 from lakeconf.lake.adoption.folder import Folder, path_values
 from lakeconf.lake.adoption.footers import check_schemas, schemas_of
+from lakeconf.lake.adoption.other_tables import LOG
 from lakeconf.sql import folded
 
-LOG = "_delta_log"
 # The features that change nothing about the rows of the files that the log lists.
 _FEATURES = {"timestampNtz", "vacuumProtocolCheck", "v2Checkpoint", "appendOnly"}
 _LOAD = "write the table again without it; or load its rows: lake.table(…).append(DeltaTable(…).to_pyarrow_table())"

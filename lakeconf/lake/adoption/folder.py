@@ -89,12 +89,12 @@ class Folder:
         for (path,) in self.connection.rows(f"SELECT file FROM glob({literal(glob.escape(self.root) + '**')})"):
             if re.search(URL_ENDS, path.removeprefix(self.root)):
                 raise StorageError(f"{path!r} has a character that ends the path of a URL", hint="rename the object")
-            if not path.endswith("/") and not any(map(_is_hidden, path.removeprefix(self.root).split("/"))):
+            if not path.endswith("/") and not any(map(is_hidden, path.removeprefix(self.root).split("/"))):
                 yield path
 
     def _local(self, folder: str) -> Iterator[str]:
         with os.scandir(folder) as entries:
-            visible = [entry for entry in entries if not _is_hidden(entry.name)]
+            visible = [entry for entry in entries if not is_hidden(entry.name)]
         for entry in visible:
             if entry.is_symlink() or not (entry.is_file() or entry.is_dir()):
                 hint = "put the file in its place: a link can lead elsewhere"
@@ -112,10 +112,12 @@ class Folder:
         return bool(self.connection.rows(f"SELECT file FROM glob({pattern}) LIMIT 1"))
 
     def exists(self, path: str) -> bool:
-        """True if a file exists, which need not be in the folder."""
+        """True if a file exists, which need not be in the folder; a local one must not be behind a link."""
         if "://" not in path:
-            return os.path.lexists(path)
-        return bool(self.connection.rows(f"SELECT file FROM glob({literal(glob.escape(path))})"))
+            return os.path.lexists(path) and os.path.realpath(path) == path
+        # DuckDB looks only if there is a pattern.
+        sql = f"SELECT file FROM glob({literal(glob.escape(path) + '*')}) WHERE file = {literal(path)}"
+        return bool(self.connection.rows(sql))
 
     def states(self, paths: Sequence[str]) -> dict[str, FileState]:
         """The sizes and times of files.
@@ -192,6 +194,7 @@ def check_parquet_names(root: str, paths: Sequence[str]) -> None:
         raise FileMissingError(f"{root} has no Parquet files", hint="check the path")
 
 
-def _is_hidden(name: str) -> bool:
+def is_hidden(name: str) -> bool:
+    """True if a file or a folder of this name is skipped."""
     # Spark and Hive skip these, too: marks of jobs, temporary folders, checksums. But `_day=1` is a partition.
     return name.startswith(".") or (name.startswith("_") and "=" not in name)

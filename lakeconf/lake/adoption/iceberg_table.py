@@ -16,14 +16,13 @@ from lakeconf.lake.adoption.adopted_source import Source, named_errors
 from lakeconf.lake.adoption.arrow_rows import arrow_tally, duckdb_types
 from lakeconf.lake.adoption.folder import Folder, spelled
 from lakeconf.lake.adoption.footers import Field, check_schemas, schemas_of
+from lakeconf.lake.adoption.other_tables import ENDING, METADATA
 from lakeconf.lake.adoption.tally import Tally
 from lakeconf.sql import folded
 
 if TYPE_CHECKING:
     from lakeconf.connection.connection import Connection
 
-METADATA = "metadata"
-ENDING = ".metadata.json"
 _HINT_FILE = "version-hint.text"
 _LATEST_FORMAT = 2
 _LOAD = "compact the table with its own tool; or load its rows: lake.table(…).append(table.scan().to_arrow())"
