@@ -37,6 +37,7 @@ OTHERS = {
     ("lakeconf.commit.actions", "CALL ducklake_add_data_files("),
     ("lakeconf.write.operations.adopt", "CALL ducklake_add_data_files("),
     ("lakeconf.lake.adoption.folder", "SELECT file FROM glob("),
+    ("lakeconf.lake.adoption.other_tables", "SELECT file FROM glob("),
     ("lakeconf.lake.adoption.parquet_folder", "read_parquet("),
     ("lakeconf.sql", "SELECT file FROM glob("),
 }
