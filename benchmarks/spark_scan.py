@@ -125,6 +125,19 @@ def measure_scans(bench: Bench) -> None:
     print(row("one day of a year, in a file for each day", full, in_turns(day), 0.05, missing=missing), flush=True)
 
 
+def measure_names(bench: Bench) -> None:
+    """Prints the table that compares a table's name in Spark with a scan of it."""
+    print("\n| by name, against `scan()` | " + " | ".join(action[0] for action in (ALL, ONE, COUNT)) + " |")
+    print("|---|" + "---|" * 3)
+    for table, which in (("whole", "no deletes"), ("deleted_1", "1 % deleted")):
+        cells = []
+        for _, _, act in (ALL, ONE, COUNT):
+            frames = {US: partial(bench.ours, table), "by name": partial(bench.spark.table, f"{ALIAS}.main.{table}")}
+            taken = in_turns({who: partial(run, act, frame) for who, frame in frames.items()})
+            cells.append(f"{taken['by name'].median / taken[US].median:.2f}")
+        print(f"| {which} | {' | '.join(cells)} |", flush=True)
+
+
 def measure_frames(bench: Bench) -> None:
     """Prints the time to create a frame."""
     print("\n| until there is a frame | median |\n|---|---|")
@@ -188,6 +201,7 @@ def main(rows: int) -> None:
         with store.open(spark) as lake:
             bench = Bench(spark, lake, folder / "lake", peer())
             measure_scans(bench)
+            measure_names(bench)
             measure_planning(folder)
             measure_frames(bench)
             check(bench)
