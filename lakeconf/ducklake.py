@@ -26,6 +26,9 @@ STAGED_COMMIT_CATALOGS = frozenset({"duckdb", "postgres", "sqlite"})
 PROVEN_STAGED_COMMITS = frozenset({("d8a1881e", "duckdb"), ("d8a1881e", "postgres"), ("d8a1881e", "sqlite")})
 # The catalog tables with the inlined rows of a table; `?` is the id of the table.
 INLINED_TABLES = "SELECT table_name FROM ducklake_inlined_data_tables WHERE table_id = ? ORDER BY schema_version"
+# The first row id that lakeconf's staged commits record for a file with row ids of its own; readers ignore it. DuckLake
+# gives ids in order, far below it, and loses the ids of files when it merges some whose recorded ids are consecutive.
+OWN_ROW_IDS = 10**15
 _INLINED_DELETES = re.compile(r"ducklake_inlined_delete_(\d+)")
 # DuckDB's functions that run a query in the catalog itself, for the types of catalogs of which DuckDB otherwise reads
 # whole tables. All columns of their results are strings.

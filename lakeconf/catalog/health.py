@@ -8,7 +8,7 @@ from lakeconf.catalog.changes import MERGES, changed_tables, made_changes
 from lakeconf.catalog.data_file import load_data_files
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
 from lakeconf.catalog.tables import find_table, split_name
-from lakeconf.ducklake import inlined_deletes_table
+from lakeconf.ducklake import OWN_ROW_IDS, inlined_deletes_table
 from lakeconf.errors import CatalogError, UnsupportedError
 from lakeconf.sql import files_sql, identifier, literal, qualified
 
@@ -89,10 +89,10 @@ _IN_BOTH = """
 _CHANGES = "SELECT snapshot_id, changes_made FROM ducklake_snapshot_changes WHERE snapshot_id > ? AND snapshot_id <= ?"
 # A file of several snapshots, which a merge made. The first id of one that stores its row ids is NULL or as large as
 # those of lakeconf's staged commits.
-_MERGED = """
+_MERGED = f"""
     SELECT 1 FROM ducklake_data_file
-    WHERE table_id = ? AND begin_snapshot <= ? AND partial_max >= ? AND row_id_start < 1000000000000000 LIMIT 1
-"""
+    WHERE table_id = ? AND begin_snapshot <= ? AND partial_max >= ? AND row_id_start < {OWN_ROW_IDS} LIMIT 1
+"""  # noqa: S608 - a constant
 
 
 def lost_deletes(reader: CatalogReader, snapshot_id: int | None = None) -> dict[tuple[str, str], int]:

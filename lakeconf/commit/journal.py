@@ -45,7 +45,7 @@ class FormerName(NamedTuple):
     table: str  # the name in rows of `lakeconf.commits`
     begin: int  # the first snapshot with this name
     end: int | None  # the snapshot in which the table lost the name; None for the current name
-    full_name: str = ""  # the full name, with quotes where they are needed
+    full_name: str  # the full name, with quotes where they are needed
 
     def is_at(self, version: int) -> bool:
         """True if the table has the name in a snapshot."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from lakeconf.catalog.data_file import folder_values, groups_of, inlined_deletes
 from lakeconf.catalog.file_footers import ColumnStatistics, Footer, read_footers
 from lakeconf.catalog.health import forgotten_bounds, table_bounds
-from lakeconf.ducklake import check_placeholders
+from lakeconf.ducklake import OWN_ROW_IDS, check_placeholders
 from lakeconf.errors import CommitConflictError, CommitError
 from lakeconf.sql import identifier, literal
 
@@ -65,9 +65,6 @@ COLUMNS = {
     "target_field_id BIGINT, hive_partition BOOLEAN",
 }
 
-# The first row id that the catalog records for a file with its own row ids; readers ignore it. DuckLake loses the ids
-# when it merges files whose recorded ids are consecutive, so this is far from those of other files.
-_OWN_ROW_IDS = 10**15
 _REWRITE = "rewrite_delete"
 _AGAIN = "try again, or when fewer writers change this table"
 _SNAPSHOT = "SELECT schema_version, next_catalog_id, next_file_id FROM ducklake_snapshot WHERE snapshot_id = ?"
@@ -100,7 +97,7 @@ class StagedTables:
         """Adds files with new rows, or with `own_row_ids`, with rows that move to them."""
         # DuckLake records a partitioning for the files of a table only while the table has keys.
         partition_id = table.partition_id if table.partition_fields else None
-        ids = (_OWN_ROW_IDS if own_row_ids else None, partition_id)
+        ids = (OWN_ROW_IDS if own_row_ids else None, partition_id)
         for footer in read_footers(self.writer, paths, table.columns):
             number = self._add_file(table, footer, *ids, *[None] * 5)
             self._add_statistics(table, number, footer.statistics)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from lakeconf.catalog.data_file import DeleteFile, load_data_files
 from lakeconf.catalog.health import FILE_STATISTICS, stale_columns
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
 from lakeconf.catalog.tables import find_table, joined_name
+from lakeconf.ducklake import OWN_ROW_IDS
 from lakeconf.errors import LakeconfError
 from lakeconf.logs import escaped
 from lakeconf.sql import files_sql, identifier, literal
@@ -34,15 +36,13 @@ _CATALOG_IDS = " UNION ALL ".join(
         ("sort_info", "sort_id"),
     )
 )
-# DuckLake gives ids below these in order; they are those of lakeconf's staged commits.
-_FIRST_STAGED_ID = 1_000_000_000_000_000
 _ROW_IDS = f"""
     SELECT t.table_id, s.schema_name, t.table_name, any_value(x.next_row_id), max(f.row_id_start + f.record_count)
     FROM ducklake_table AS t
     JOIN ducklake_schema AS s ON s.schema_id = t.schema_id AND s.end_snapshot IS NULL
     JOIN ducklake_table_stats AS x ON x.table_id = t.table_id
     LEFT JOIN ducklake_data_file AS f
-        ON f.table_id = t.table_id AND f.row_id_start < {_FIRST_STAGED_ID} AND f.partial_max IS NULL
+        ON f.table_id = t.table_id AND f.row_id_start < {OWN_ROW_IDS} AND f.partial_max IS NULL
     WHERE t.end_snapshot IS NULL GROUP BY ALL ORDER BY ALL
 """  # noqa: S608 - a constant
 _INLINED = "SELECT table_id, table_name FROM ducklake_inlined_data_tables ORDER BY ALL"
@@ -77,7 +77,7 @@ class Finding:
     check: str  # what was checked, in a word or two
     what: str  # what is wrong
     hint: str  # how to repair it
-    # The statements that repair it in a copy of the catalog; none if somebody has to decide.
+    # The statements that repair it in a copy of the catalog; empty if no repair is safe.
     repairs: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -118,7 +118,7 @@ def _inlined_row_ids(transaction: MetadataTransaction) -> dict[int, int]:
     for table_id, name in transaction.rows(_INLINED):
         if transaction.has_table(name):
             ((wanted,),) = transaction.rows(
-                f"SELECT coalesce(max(row_id) + 1, 0) FROM {identifier(name)} WHERE row_id < {_FIRST_STAGED_ID}"  # noqa: S608
+                f"SELECT coalesce(max(row_id) + 1, 0) FROM {identifier(name)} WHERE row_id < {OWN_ROW_IDS}"  # noqa: S608
             )
             ids[table_id] = max(ids[table_id], int(wanted))
     return ids
@@ -129,13 +129,11 @@ def too_many_deletes(reader: CatalogReader, transaction: MetadataTransaction) ->
     for schema, name, data_file_id, delete_file_id, path, record_count in transaction.rows(_TOO_MANY):
         what = f"more rows deleted than there are: {path}"
         count = None
-        try:
+        with contextlib.suppress(LakeconfError):  # a file that cannot be read proves nothing
             table = find_table(transaction, joined_name(schema, name), transaction.newest())
             (file,) = load_data_files(transaction, table, transaction.newest(), [data_file_id])
             if file.delete_file is not None and file.delete_file.delete_file_id == delete_file_id:
                 count = _deleted(reader, file.delete_file, record_count)
-        except LakeconfError:
-            pass  # somebody has to look at it
         if count is None:
             yield Finding("deletes", what, _WRITE_AGAIN)
         else:

@@ -131,7 +131,7 @@ class MoveTarget:
         hint = "check the permissions of the folder of the catalog"
         with storage_errors(f"the catalog {file} cannot be created", hint=hint):
             file.parent.mkdir(0o700 if private else 0o777, parents=True, exist_ok=True)
-            # Only one process at a time has the folder, and removes that of a killed one.
+            # The holder of the lock is the only one that uses the folder, and removes what a killed process left.
             with FileLocks(file).exclusive():
                 self._write_file(file, _working_folder(file), staged, private=private)
 

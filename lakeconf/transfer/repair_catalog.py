@@ -23,7 +23,7 @@ from lakeconf.transfer.staged_catalog import STAGED, attached
 _log = event_logger("transfer")
 _SHOWN = 3
 _MESSAGE = "lakeconf verify --catalog --repair"
-# Nothing is in it. But a program that does not know lakeconf's locks sees that somebody was faster.
+# An empty snapshot: a client without lakeconf's locks that commits at the same time gets a conflict.
 _SNAPSHOT = (
     "INSERT INTO ducklake_snapshot SELECT snapshot_id + 1, greatest(snapshot_time, now()), schema_version, "
     "next_catalog_id, next_file_id FROM ducklake_snapshot ORDER BY snapshot_id DESC LIMIT 1",
@@ -39,7 +39,7 @@ class CatalogRepair:
     Attributes:
         snapshot_id: Its snapshot, in which no row changed.
         kept: The backup of the catalog before it.
-        left: What somebody has to decide.
+        left: The findings that no repair mends safely.
     """
 
     snapshot_id: int

@@ -72,7 +72,7 @@ LEFT = {
     "use other syntax, or write the frames to tables and use lake.sql(…)": "of a query that only Spark understands",
     "update DuckDB's extension sqlite_scanner": "needs an older extension",
     "run `lakeconf verify --catalog --store": "such a lake cannot be opened; tests/transfer/test_repair_catalog.py",
-    "run `lakeconf verify --catalog`, and do first what the other hints say": "of findings that somebody has to decide",
+    "run `lakeconf verify --catalog`, and do first what the other hints say": "of findings that no repair mends safely",
     "run `lakeconf doctor`: a column in the catalog may have lost its fields": "such a lake cannot be opened",
     "let DuckLake sort new files: lake.create_table(…, sorted_by=…)": "of types that only DuckLake writes",
     "write the rows again: lake.table(…).overwrite(…)": "of files that other programs have made",
@@ -245,20 +245,20 @@ def closed_lake(lake: Lake, called: Any) -> None:
 @follows("rename the column: table.evolve(rename={'rowid': …})")
 def column_named_rowid(lake: Lake, called: Any) -> None:
     lake.table("t").evolve(rename={"v": "rowid"})
-    frame = pa.table({"id": [1], "rowid": ["x"]})
-    fails("table.evolve(rename={'rowid'", lambda: lake.table("t").merge(frame, on="id"))
-    lake.table("t").evolve(rename={"rowid": "v"})
-    lake.table("t").merge(frame.rename_columns(["id", "v"]), on="id")
-    assert plain_rows(lake, "FROM t ORDER BY id") == [(1, "x"), (2, "b")]
+    merges_after_a_rename(lake, "rowid", "table.evolve(rename={'rowid'")
 
 
 @follows("rename the column: table.evolve(rename={…: …})")
 def column_that_no_expression_names(lake: Lake, called: Any) -> None:
     by_another(lake, "ALTER TABLE t RENAME v TO __lakeconf_v")
     lake.refresh()
-    frame = pa.table({"id": [1], "__lakeconf_v": ["x"]})
-    fails("table.evolve(rename={", lambda: lake.table("t").merge(frame, on="id"))
-    lake.table("t").evolve(rename={"__lakeconf_v": "v"})
+    merges_after_a_rename(lake, "__lakeconf_v", "table.evolve(rename={")
+
+
+def merges_after_a_rename(lake: Lake, column: str, hint: str) -> None:
+    frame = pa.table({"id": [1], column: ["x"]})
+    fails(hint, lambda: lake.table("t").merge(frame, on="id"))
+    lake.table("t").evolve(rename={column: "v"})
     lake.table("t").merge(frame.rename_columns(["id", "v"]), on="id")
     assert plain_rows(lake, "FROM t ORDER BY id") == [(1, "x"), (2, "b")]
 

@@ -1,7 +1,7 @@
 """The files that a table has adopted: a second run adds new files only, and notices what the source has changed.
 
-The journal has an event for each adoption, under the name that the table had. A restore and a copy give rows to a table
-that another one, or an earlier state, had adopted: they record an event with all files whose rows they brought.
+The journal has an event for each adoption, under the name that the table had. A restore or a copy can bring rows that
+an earlier state of the table, or another table, has adopted: it records an event with the files of these rows.
 
 All other rows of a table, in files that the lake has written, could come from the files that other tables have adopted
 or that models have loaded. So the table does not adopt these files.
@@ -14,6 +14,7 @@ import re
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from posixpath import basename
 
 from lakeconf.catalog.data_file import DataFile, load_data_files
 from lakeconf.catalog.reader import CatalogReader
@@ -58,8 +59,7 @@ class KnownFiles:
                 "another table has adopted or a model has loaded, or files were registered without lakeconf",
                 hint=_AGAIN,
             )
-        gone = sorted(path for path in self.states if path.startswith(root) and path not in files)
-        gone = [path for path in gone if path not in self.removed]
+        gone = sorted(path for path in self.states.keys() - files.keys() - self.removed if path.startswith(root))
         if gone:
             raise CommitConflictError(
                 f"{root} has removed or rewritten {counted(len(gone), 'file')} that {table} has adopted: "
@@ -73,10 +73,10 @@ class KnownFiles:
         ends = {
             re.sub(r"^(\.\./)+", "", path) for path in self.doubtful if not path.startswith("/") and "://" not in path
         }
-        same = {(_name(path), state) for path, state in self.doubtful.items() if state is not None}
+        same = {(basename(path), state) for path, state in self.doubtful.items() if state is not None}
         return any(
             path in self.doubtful
-            or (_name(path), state) in same
+            or (basename(path), state) in same
             or (ends and any(path[match.end() :] in ends for match in re.finditer("/", path)))
             for path, state in files.items()
             if path not in self.states
@@ -84,9 +84,9 @@ class KnownFiles:
 
     def check_moved(self, folder: Folder, new: Mapping[str, FileState], table: str) -> None:
         """Rejects files that seem to be adopted ones which were moved: their rows would be there twice."""
-        names = {(_name(path), state.size): path for path, state in new.items()}
+        names = {(basename(path), state.size): path for path, state in new.items()}
         for path, state in self.states.items():
-            moved = names.get((_name(path), state.size))
+            moved = names.get((basename(path), state.size))
             if moved is not None and not path.startswith(folder.root) and not folder.exists(path):
                 raise StorageError(
                     f"{table} has adopted {path}, which no longer exists or is behind a link, and {moved} has its name "
@@ -185,9 +185,9 @@ def known_files(session: Session, info: TableInfo | None, table: str, snapshot_i
         model,
         earlier,
         states,
-        frozenset(spelled(file.path, like) for file in outside),
-        frozenset(path for path in states.keys() - needed if _is_owned(session, path)),
-        {spelled(path, like): state for path, state in doubtful.items()},
+        live=frozenset(spelled(file.path, like) for file in outside),
+        removed=frozenset(path for path in states.keys() - needed if _is_owned(session, path)),
+        doubtful={spelled(path, like): state for path, state in doubtful.items()},
     )
 
 
@@ -197,10 +197,6 @@ def _is_owned(session: Session, path: str) -> bool:
         return False
     owned = spelled(owns, session.reader.data_path) if "://" in owns else os.path.realpath(owns)
     return path.startswith(owned.rstrip("/") + "/")
-
-
-def _name(path: str) -> str:
-    return path.rpartition("/")[2]
 
 
 def _states(events: Sequence[ModelRun], version: int | None = None) -> Mapping[str, FileState]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import glob
 import os
 import re
+from collections.abc import Iterator
+from posixpath import basename, dirname
 
 from lakeconf.ducklake import MARKER
 from lakeconf.errors import UnsupportedError
@@ -34,9 +36,9 @@ def check_plain(folder: Folder) -> None:
                     f"{folder.root} has files of {kind} in {parent}, and only its own log knows which rows are live",
                     hint=hint,
                 )
-    below = _marks_below(folder)
+    below = _mark_below(folder)
     if below is not None:
-        kind, hint = _MARKS[METADATA if below.endswith(ENDING) else _name(below)]
+        kind, hint = _MARKS[METADATA if below.endswith(ENDING) else basename(below)]
         raise UnsupportedError(
             f"{folder.root} contains files of {kind}, and only its own log knows which rows are live: {below}",
             hint=hint,
@@ -52,39 +54,40 @@ def _parents(root: str) -> list[str]:
 
 def _is_marked(folder: Folder, name: str) -> bool:
     if name == METADATA:
-        return bool(_metadata_files(folder))
+        return _has_metadata(folder)
     return folder.exists(folder.root + name) if name == MARKER else folder.has(name)
 
 
-def _metadata_files(folder: Folder) -> list[str]:
-    """The paths of the metadata files of an Iceberg table."""
+def _has_metadata(folder: Folder) -> bool:
+    """True if a folder has the metadata files of an Iceberg table."""
     if "://" in folder.root:
         pattern = literal(f"{glob.escape(folder.root)}{METADATA}/*{ENDING}")
-        return [str(path) for (path,) in folder.connection.rows(f"SELECT file FROM glob({pattern})")]
-    path = f"{folder.root}{METADATA}/"
-    return [path + name for name in os.listdir(path) if name.endswith(ENDING)] if os.path.isdir(path) else []
+        return bool(folder.connection.rows(f"SELECT file FROM glob({pattern}) LIMIT 1"))
+    path = f"{folder.root}{METADATA}"
+    return os.path.isdir(path) and any(name.endswith(ENDING) for name in os.listdir(path))
 
 
-def _marks_below(folder: Folder) -> str | None:
-    """The path of a mark below a folder; what is in hidden folders is not adopted."""
+def _mark_below(folder: Folder) -> str | None:
+    """The path of a mark below a folder."""
+    return next((path for path in _entries(folder) if _is_mark(path)), None)
+
+
+def _is_mark(path: str) -> bool:
+    name = basename(path)
+    is_metadata = name.endswith(ENDING) and basename(dirname(path)) == METADATA
+    return is_metadata or (name in _MARKS and name != METADATA)
+
+
+def _entries(folder: Folder) -> Iterator[str]:
+    """The paths of the files and folders below a folder, without what is in hidden folders: that is not adopted."""
     if "://" not in folder.root:
         for place, folders, files in os.walk(folder.root):
-            is_metadata = place.endswith(f"/{METADATA}")
-            for name in (*folders, *files):
-                if (name in _MARKS and name != METADATA) or (is_metadata and name.endswith(ENDING)):
-                    return f"{place.rstrip('/')}/{name}"
+            yield from (f"{place.rstrip('/')}/{name}" for name in (*folders, *files))
             folders[:] = [name for name in folders if not is_hidden(name)]
-        return None
+        return
     for (path,) in folder.connection.rows(f"SELECT file FROM glob({literal(glob.escape(folder.root) + '**')})"):
         parts = path.removeprefix(folder.root).split("/")
-        for number, name in enumerate(parts):
-            is_metadata = number > 0 and parts[number - 1] == METADATA and name.endswith(ENDING)
-            if (name in _MARKS and name != METADATA) or is_metadata:
-                return str(folder.root + "/".join(parts[: number + 1]))
+        for number, name in enumerate(parts, start=1):
+            yield folder.root + "/".join(parts[:number])
             if is_hidden(name):
                 break
-    return None
-
-
-def _name(path: str) -> str:
-    return path.rpartition("/")[2]

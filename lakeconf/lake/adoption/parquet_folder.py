@@ -72,10 +72,9 @@ def parquet_folder(folder: Folder, types: Mapping[str, str]) -> Source:
 
 def _inferred(connection: Connection, values: Mapping[str, Mapping[str, str | None]], name: str) -> str:
     """The type of a column in paths: the first that has all values as they are written."""
-    texts = sorted({text for own in values.values() if (text := own[name]) is not None})
+    texts = _literals(values, name)
     for kind in ("BIGINT", "DATE", "TIMESTAMP") if texts else ():
-        listed = ", ".join(map(literal, texts))
-        same = f"SELECT bool_and(CAST(TRY_CAST(v AS {kind}) AS VARCHAR) = v) FROM unnest([{listed}]) AS t(v)"
+        same = f"SELECT bool_and(CAST(TRY_CAST(v AS {kind}) AS VARCHAR) = v) FROM unnest([{texts}]) AS t(v)"
         if connection.rows(same) == [(True,)]:
             return kind
     return "VARCHAR"
@@ -86,15 +85,20 @@ def _checked(connection: Connection, values: Mapping[str, Mapping[str, str | Non
     hint = "declare another type, such as VARCHAR"
     if not _PLAIN_TYPE.fullmatch(kind):
         raise SchemaError(f"the column {name!r} is in paths, and cannot have the type {kind!r}", hint=hint)
-    texts = sorted({text for own in values.values() if (text := own[name]) is not None})
-    listed = f"unnest([{', '.join(map(literal, texts))}]::VARCHAR[])"
+    source = f"unnest([{_literals(values, name)}]::VARCHAR[]) AS t(v)"
     try:
-        wrong = connection.rows(f"SELECT v FROM {listed} AS t(v) WHERE TRY_CAST(v AS {kind}) IS NULL LIMIT 1")
+        wrong = connection.rows(f"SELECT v FROM {source} WHERE TRY_CAST(v AS {kind}) IS NULL LIMIT 1")
     except UnknownNameError as error:
         raise SchemaError(f"the column {name!r} has the unknown type {kind!r}", hint=hint) from error
     for (text,) in wrong:
         raise SchemaError(f"the value {text!r} of the column {name!r} in a path is not of the type {kind}", hint=hint)
     return kind
+
+
+def _literals(values: Mapping[str, Mapping[str, str | None]], name: str) -> str:
+    """The different values of a column in paths as SQL; empty if there are none."""
+    texts = sorted({text for own in values.values() if (text := own[name]) is not None})
+    return ", ".join(map(literal, texts))
 
 
 def _rows_sql(paths: Sequence[str], in_path: Mapping[str, str]) -> str:

@@ -255,12 +255,18 @@ def test_a_copy_in_another_lake_knows_the_files(tmp_path: Path) -> None:
             lake.table("s.u").append([{"id": 9}])
 
 
-def test_a_copy_of_equal_tables_records_what_they_have_adopted(tmp_path: Path) -> None:
-    source = parquet_in(tmp_path / "src", 0, 1)
-    first, second = store_of(tmp_path / "first"), store_of(tmp_path / "second")
+def two_lakes(folder: Path) -> tuple[Path, Store, Store]:
+    """A folder that the table s.t of a lake has adopted, that lake, which also has a copy of s.t, and an empty lake."""
+    source = parquet_in(folder / "src", 0, 1)
+    first, second = store_of(folder / "first"), store_of(folder / "second")
     with first.open() as lake:
         lake.adopt(str(source), "s.t")
         lake.create_table("s.copied", {"id": "INTEGER"}).append(lake.table("s.t").scan())
+    return source, first, second
+
+
+def test_a_copy_of_equal_tables_records_what_they_have_adopted(tmp_path: Path) -> None:
+    source, first, second = two_lakes(tmp_path)
     with second.open() as lake:
         for name in ("s.t", "s.copied"):
             lake.create_table(name, {"id": "INTEGER"}).append([{"id": 0}, {"id": 1}])
@@ -276,11 +282,7 @@ def test_a_copy_of_equal_tables_records_what_they_have_adopted(tmp_path: Path) -
 
 @pytest.mark.parametrize("exists", [False, True])
 def test_a_copy_of_a_doubtful_table_is_doubtful(tmp_path: Path, *, exists: bool) -> None:
-    source = parquet_in(tmp_path / "src", 0, 1)
-    first, second = store_of(tmp_path / "first"), store_of(tmp_path / "second")
-    with first.open() as lake:
-        lake.adopt(str(source), "s.t")
-        lake.create_table("s.copied", {"id": "INTEGER"}).append(lake.table("s.t").scan())
+    source, first, second = two_lakes(tmp_path)
     with second.open() as lake:
         if exists:
             lake.create_table("s.copied", {"id": "INTEGER"})
