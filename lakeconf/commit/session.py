@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from lakeconf.commit.sql_commit import Committing
     from lakeconf.connection.connection import Connection
     from lakeconf.engines.engine import Engine
+    from lakeconf.engines.file_names import OwnFiles
     from lakeconf.guard.guard import Clock, LakeGuard
 
 
@@ -46,13 +47,13 @@ class Session:
     clock: Clock  # the time by which the ages of its snapshots and files are measured
     reconnect: Callable[[], Connection]  # opens another connection, to look up a commit whose reply was lost
     barrier: str | Committing  # the statement that waits for commits in progress; see `SqlCommit`
+    own_files: OwnFiles  # the files that maintenance may rewrite and remove
     base: Base  # the snapshot from which conflict checks start
     read_only: bool = False
     pinned: bool = False  # True if the store is attached at a fixed snapshot
     # The time after which maintenance without its own begins no further transaction; None for no limit.
     deadline: timedelta | None = None
     memory_limit: str | None = None  # the memory of maintenance without its own limit; None for DuckDB's default
-    owns: str | None = None  # the folder of adopted files that maintenance may rewrite and remove; None for none
     committer: str = "auto"  # who commits what Spark writes, one of `store_options.COMMITTERS`; see `write.strategy`
     # Reads the paths of the files that the store's backups need, which cleanup keeps; None if it declares no backups.
     backed_up: Callable[[], frozenset[str]] | None = None

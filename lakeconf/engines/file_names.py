@@ -6,8 +6,10 @@ import os
 import re
 import socket
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
+from lakeconf.catalog.admission import canonical
 from lakeconf.catalog.tables import TableInfo
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import LakeconfError, StorageError
@@ -24,6 +26,34 @@ _BY_DUCKDB = re.compile(r"(?:[^/]*=[^/]*/)*ducklake-[0-9a-f-]{36}(?:-delete)?\.p
 _REGISTERED = re.compile(rf"(?:[^/]*=[^/]*/)*{PREFIX}[0-9a-f]+[^/]*\.parquet")
 # DuckLake names files with UUIDs of version 7, which start with the time in milliseconds.
 _TIMED = re.compile(r"ducklake-([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f-]{21}(-delete)?\.(parquet|puffin)")
+
+
+@dataclass(frozen=True)
+class OwnFiles:
+    """The files that belong to a lake: those below its data path, and in the folder of adopted files that it owns."""
+
+    data_path: str
+    adopted: str | None = None  # with a trailing slash
+
+    def __contains__(self, path: str) -> bool:
+        return any(is_below(path, root) for root in self.roots())
+
+    def roots(self) -> list[str]:
+        """The folders, without symbolic links, each with a trailing slash."""
+        return [real_path(root) for root in (self.data_path, self.adopted) if root is not None]
+
+
+def is_below(path: str, folder: str) -> bool:
+    """True if a file is below a folder, whose path ends with a slash, also after symbolic links to folders."""
+    return real_path(path).startswith(real_path(folder)) and ".." not in path.split("/")
+
+
+def real_path(path: str) -> str:
+    """The path of a file in a form in which those of one file are equal; a link to a file itself is not resolved."""
+    folder, slash, name = path.rpartition("/")
+    if "://" in path:
+        return canonical(path)
+    return os.path.realpath(folder or "/").rstrip("/") + slash + name
 
 
 def staging_folder(table: TableInfo, token: str) -> str:

@@ -15,7 +15,15 @@ from lakeconf.catalog.reader import CatalogReader
 from lakeconf.commit.session import Session
 from lakeconf.connection.connection import remove_files
 from lakeconf.ducklake import MARKER
-from lakeconf.engines.file_names import STAGED_NAME, is_announced, is_manifest_of, is_written_name, unique_name
+from lakeconf.engines.file_names import (
+    STAGED_NAME,
+    is_announced,
+    is_below,
+    is_manifest_of,
+    is_written_name,
+    real_path,
+    unique_name,
+)
 from lakeconf.errors import CatalogError, StorageError, storage_errors
 from lakeconf.guard.marker import LakeMarker
 from lakeconf.lake.adoption.known_files import AdoptedFiles
@@ -126,10 +134,9 @@ class Cleanup:
 
     def _remove_local(self, paths: Sequence[str]) -> None:
         """Removes files below the data path, also if somebody puts links in the place of folders meanwhile."""
-        own, real_paths = _real(self.reader.data_path), list(map(_real, paths))
-        roots = [own, *([] if self.session.owns is None else [_real(self.session.owns)])]
+        roots, real_paths = self.session.own_files.roots(), list(map(real_path, paths))
         outside = [path for path in real_paths if not path.startswith(tuple(roots))]
-        _refuse(outside, f"that are not below {own}", hint=_HINT)
+        _refuse(outside, f"that are not below {' or '.join(roots)}", hint=_HINT)
         for path in real_paths:
             root = next(root for root in roots if path.startswith(root))
             *folders, name = path.removeprefix(root).split("/")
@@ -148,43 +155,38 @@ class Cleanup:
 
         Only their rows are removed. A file gets another row when the last table gives it up.
         """
-        outside = {path: rows for path, rows in paths.items() if not self._is_below_data_path(path)}
+        outside = {path: rows for path, rows in paths.items() if not is_below(path, self.reader.data_path)}
         if not outside:
             return {}
         adopted, needed = AdoptedFiles(self.reader).paths(), {_file(path) for path in self._live_paths()}
         return {
             path: rows
             for path, rows in outside.items()
-            if path in adopted and (_file(path) in needed or not self._may_be_removed(path))
+            if path in adopted and (_file(path) in needed or path not in self.session.own_files)
         }
 
     def _live_paths(self) -> set[str]:
         with self.reader.transaction() as transaction:
             return {path for (path,) in transaction.rows(_LIVE)}
 
-    def _may_be_removed(self, path: str) -> bool:
-        owns = self.session.owns
-        is_owned = owns is not None and _real(path).startswith(_real(owns)) and ".." not in path.split("/")
-        return is_owned or self._is_below_data_path(path)
-
     def _scheduled(self, paths: dict[str, _Rows]) -> dict[str, _Rows]:
         """The scheduled files that may be removed, each with its rows."""
         if not paths:
             return {}
-        foreign = [path for path in paths if not self._may_be_removed(path)]
+        foreign = [path for path in paths if path not in self.session.own_files]
         _refuse(
             foreign,
             f"that are not below {self.reader.data_path}",
             hint=f"{_HINT}; to keep the files, delete the rows in the catalog's database",
         )
         other = self._other_lakes([*paths])
-        nested = [path for path in paths if _is_below(_real(path), other)]
+        nested = [path for path in paths if _is_in_folders(real_path(path), other)]
         _refuse(nested, "below the marker of another lake", hint=f"{_HINT}; give each lake its own data path")
         live_paths = self._live_paths()
         live = {unique_name(path) for path in (*live_paths, "" if self.marker is None else self.marker.path)}
         outside = {_file(path) for path in live_paths}
         # Names of adopted files are not unique.
-        own = {path for path in paths if self._is_below_data_path(path)}
+        own = {path for path in paths if is_below(path, self.reader.data_path)}
         needed = [path for path in paths if (unique_name(path) in live if path in own else _file(path) in outside)]
         _refuse(needed, "that snapshots still need", hint=_HINT)
         return paths
@@ -230,21 +232,21 @@ class Cleanup:
         return [
             path
             for path in paths
-            if self._is_below_data_path(path)
-            and not _is_below(_real(path), other)
+            if is_below(path, self.reader.data_path)
+            and not _is_in_folders(real_path(path), other)
             and unique_name(path) not in registered
             and (_is_in(path, folders) or is_announced(path, manifests))
         ]
 
     def _other_lakes(self, paths: Sequence[str]) -> set[str]:
         """The folders below the data path that have their own marker and contain one of the paths."""
-        root = _real(self.reader.data_path)
+        root = real_path(self.reader.data_path)
         if "://" in root:
             if not paths:
                 return set()
-            markers = self.reader.connection.rows(listing_sql(root, f"**/{MARKER}"))
-            return {str(path).removesuffix(MARKER) for (path,) in markers} - {root}
-        folders = {folder for path in paths for folder in _folders_of(_real(path)) if not root.startswith(folder)}
+            markers = self.reader.connection.rows(listing_sql(self.reader.data_path, f"**/{MARKER}"))
+            return {real_path(str(path).removesuffix(MARKER)) for (path,) in markers} - {root}
+        folders = {folder for path in paths for folder in _folders_of(real_path(path)) if not root.startswith(folder)}
         return {folder for folder in folders if os.path.lexists(folder + MARKER)}
 
     def _listed(self, older_than: datetime) -> list[str]:
@@ -262,9 +264,6 @@ class Cleanup:
         root = self.reader.data_path
         return [path for (path,) in listed if "://" not in root or not re.search(URL_ENDS, path.removeprefix(root))]
 
-    def _is_below_data_path(self, path: str) -> bool:
-        return _real(path).startswith(_real(self.reader.data_path)) and ".." not in path.split("/")
-
     def _skipped(self) -> str | None:
         pattern = _PATTERN.search(self.reader.data_path)
         if pattern is None:
@@ -280,17 +279,9 @@ def _refuse(paths: Sequence[str], which: str, *, hint: str) -> None:
         )
 
 
-def _real(path: str) -> str:
-    """A path with symbolic links in its folders resolved, because they can lead out of the data path."""
-    folder, slash, name = path.rpartition("/")
-    if "://" in path:
-        return path
-    return os.path.realpath(folder or "/").rstrip("/") + slash + name
-
-
 def _file(path: str) -> str:
     """A path in a form that all paths of a file outside the data path have."""
-    return canonical(_real(path))
+    return canonical(real_path(path))
 
 
 def _folders_of(path: str) -> list[str]:
@@ -298,7 +289,7 @@ def _folders_of(path: str) -> list[str]:
     return [path[: match.end()] for match in re.finditer("/", path)]
 
 
-def _is_below(path: str, folders: set[str]) -> bool:
+def _is_in_folders(path: str, folders: set[str]) -> bool:
     return not folders.isdisjoint(_folders_of(path))
 
 

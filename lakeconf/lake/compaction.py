@@ -13,6 +13,7 @@ from lakeconf.catalog.health import lost_bounds
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
 from lakeconf.catalog.tables import TableInfo, find_table, joined_name
 from lakeconf.ducklake import INLINED_TABLES, INTERNAL_ROW_ID, inlined_deletes_table
+from lakeconf.engines.file_names import OwnFiles
 from lakeconf.errors import QueryError, StorageError
 from lakeconf.sql import identifier, qualified
 from lakeconf.wording import counted, parsed_size
@@ -144,20 +145,15 @@ class Merges(NamedTuple):
     left: set[tuple[str, str]]  # the schema and the name of each table whose files DuckLake must not merge
 
 
-def is_owned(path: str, data_path: str, owns: str | None) -> bool:
-    """True if the lake owns a file: it is below the data path, or below the folder of adopted files that it owns."""
-    return path.startswith(data_path) or (owns is not None and path.startswith(owns))
-
-
 def plan_compaction(
-    reader: CatalogReader, replaced: Callable[[RewrittenFiles], int] = lambda _: 0, owns: str | None = None
+    reader: CatalogReader, own: OwnFiles, replaced: Callable[[RewrittenFiles], int] = lambda _: 0
 ) -> list[TableCompaction]:
     """The tables that a compaction would change, selected by DuckLake's rules, sorted by name.
 
     Files that a flush would create, and that could then be merged, are not counted.
     """
     with reader.transaction() as transaction:
-        tables = _tables(transaction, owns)
+        tables = _tables(transaction, own)
         flushed = {table.table_id: _inlined(transaction, table.table_id) for table in tables}
     lost = lost_bounds(reader) if any(map(_rewritten, tables)) else {}
     planned = []
@@ -177,10 +173,10 @@ def plan_compaction(
     ]
 
 
-def rewritten_files(reader: CatalogReader, owns: str | None = None) -> list[RewrittenFiles]:
+def rewritten_files(reader: CatalogReader, own: OwnFiles) -> list[RewrittenFiles]:
     """The files that would be rewritten, of each table that has any."""
     with reader.transaction() as transaction:
-        tables = _tables(transaction, owns)
+        tables = _tables(transaction, own)
     return [_rewritten_files(table, files) for table in tables if (files := _rewritten(table))]
 
 
@@ -213,25 +209,25 @@ def tables_with_deletes(
         }
 
 
-def tables_with_adopted(reader: CatalogReader, owns: str | None) -> set[tuple[str, str]]:
+def tables_with_adopted(reader: CatalogReader, own: OwnFiles) -> set[tuple[str, str]]:
     """The schema and the name of each table with files that the lake does not own: DuckLake would rewrite them."""
     with reader.transaction() as transaction:
-        return {(table.schema, table.name) for table in _tables(transaction, owns) if table.has_adopted}
+        return {(table.schema, table.name) for table in _tables(transaction, own) if table.has_adopted}
 
 
-def merges(reader: CatalogReader, owns: str | None = None) -> Merges:
+def merges(reader: CatalogReader, own: OwnFiles) -> Merges:
     """The small files of the lake, and the tables that DuckLake must not merge."""
     with reader.transaction() as transaction:
-        tables = _tables(transaction, owns)
+        tables = _tables(transaction, own)
     left = [table for table in tables if table.has_adopted or _is_divided(table) or _is_numbered_again(reader, table)]
     names = {(table.schema, table.name) for table in left}
     return Merges(tuple(filter(None, map(_small_files, tables))), names | tables_with_deletes(reader))
 
 
-def small_files(reader: CatalogReader, schema: str, name: str, owns: str | None = None) -> SmallFiles | None:
+def small_files(reader: CatalogReader, own: OwnFiles, schema: str, name: str) -> SmallFiles | None:
     """The small files of a table; None if there is nothing to merge."""
     with reader.transaction() as transaction:
-        tables = _tables(transaction, owns)
+        tables = _tables(transaction, own)
     return next((_small_files(table) for table in tables if (table.schema, table.name) == (schema, name)), None)
 
 
@@ -255,8 +251,8 @@ def _target(options: Mapping[tuple[int | None, str], str], table_id: int) -> int
     return _TARGET_BYTES if size is None else size
 
 
-def _tables(transaction: MetadataTransaction, owns: str | None) -> list[_CompactedTable]:
-    options, files, adopted = _options(transaction), *_files(transaction, owns)
+def _tables(transaction: MetadataTransaction, own: OwnFiles) -> list[_CompactedTable]:
+    options, files, adopted = _options(transaction), *_files(transaction, own)
     is_sorted = {table_id for (table_id,) in transaction.rows(_SORTED)}
     tables = []
     for table_id, schema, name in transaction.rows(_TABLES):
@@ -325,7 +321,7 @@ def _groups(table: _CompactedTable) -> list[list[_CompactedFile]]:
     return [group for group in groups.values() if len(group) > 1]
 
 
-def _files(transaction: MetadataTransaction, owns: str | None) -> tuple[dict[int, list[_CompactedFile]], set[int]]:
+def _files(transaction: MetadataTransaction, own: OwnFiles) -> tuple[dict[int, list[_CompactedFile]], set[int]]:
     """The live files of each table that the lake owns, and the tables that have others too."""
     deleted = dict(transaction.rows(_DELETED))
     partitions: dict[int, list[object]] = defaultdict(list)
@@ -334,7 +330,7 @@ def _files(transaction: MetadataTransaction, owns: str | None) -> tuple[dict[int
     files: dict[int, list[_CompactedFile]] = defaultdict(list)
     adopted = set()
     for table_id, file_id, rows, size, version, partition_id, path, start, is_relative in transaction.rows(_FILES):
-        if not (is_relative or is_owned(path, transaction.data_path, owns)):
+        if not (is_relative or path in own):
             adopted.add(table_id)
             continue
         group = (version, partition_id, *partitions[file_id])

@@ -192,7 +192,7 @@ class Maintenance:
     def plan_compaction(self) -> list[TableCompaction]:
         """The tables that `compact` would change, according to the catalog; no data file is read."""
         return plan_compaction(
-            self._session.reader, StagedRewriting(self._session, TimeLimit()).planned, self._session.owns
+            self._session.reader, self._session.own_files, StagedRewriting(self._session, TimeLimit()).planned
         )
 
     def _newest(self, table: str) -> TableInfo:

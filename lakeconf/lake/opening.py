@@ -19,6 +19,7 @@ from lakeconf.commit.session import Session
 from lakeconf.commit.sql_commit import SETTINGS, Committing
 from lakeconf.connection.connection import SharedConnection, search_path_sql
 from lakeconf.engines.duckdb import DuckDBEngine
+from lakeconf.engines.file_names import OwnFiles
 from lakeconf.errors import required
 from lakeconf.guard.guard import clock_of, guard_of, reader_of
 from lakeconf.guard.locks import FileLocks
@@ -77,7 +78,7 @@ def open_session(store: Store, engine: Any = None) -> Session:
             pinned=pinned,
             deadline=limits.deadline,
             memory_limit=limits.memory_limit,
-            owns=limits.owns,
+            own_files=OwnFiles(reader.data_path, limits.owns),
             committer=store.committer,
             backed_up=_backed_up(store, reader),
             config=store.config,

@@ -36,7 +36,7 @@ _HINT = "create a new table with these rows if they must be in files"
 
 def merge_files(session: Session, limit: TimeLimit, failed: FailedTables) -> None:
     """Merges small files, first of the tables with most of them, until no merge creates a file."""
-    small, left = merges(session.reader, session.owns)
+    small, left = merges(session.reader, session.own_files)
     tables = [table for table in small if (table.schema, table.name) not in failed.others]
     merged = [table for table in tables if (table.schema, table.name) not in left]
     if sum(len(table.sizes) for table in merged) > FILES_READ:
@@ -57,7 +57,7 @@ def _merge_staged(session: Session, limit: TimeLimit, table: SmallFiles) -> None
     while small is not None and not limit.is_over:
         why = "DuckLake would change row ids or fail, or rewrite adopted files too"
         _replace(session, limit, small.replaced, f"{len(small.ids)} small files", why)
-        left = small_files(session.reader, table.schema, table.name, session.owns)
+        left = small_files(session.reader, session.own_files, table.schema, table.name)
         small = left if left is not None and len(left.ids) < len(small.ids) else None
 
 
@@ -82,7 +82,7 @@ def _merge_table(session: Session, limit: TimeLimit, table: SmallFiles) -> None:
         _merge(session, limit, arguments, written, {} if is_last else {_TARGET: f"{target} bytes"})
         if is_last:
             return
-        small = small_files(session.reader, table.schema, table.name, session.owns)
+        small = small_files(session.reader, session.own_files, table.schema, table.name)
 
 
 def _merge(session: Session, limit: TimeLimit, arguments: str, written: int, settings: Mapping[str, str]) -> None:
@@ -101,10 +101,10 @@ def rewrite_files(session: Session, limit: TimeLimit, failed: FailedTables) -> N
     """
     reader = session.reader
     lost, deleted = lost_bounds(reader), tables_with_deletes(reader)
-    adopted = tables_with_adopted(reader, session.owns)
+    adopted = tables_with_adopted(reader, session.own_files)
     left = lost.keys() | deleted | adopted
     rewritten = [
-        table for table in rewritten_files(reader, session.owns) if (table.schema, table.name) not in failed.others
+        table for table in rewritten_files(reader, session.own_files) if (table.schema, table.name) not in failed.others
     ]
     rewritten.sort(key=lambda table: -table.saved)
     tables = [table for table in rewritten if (table.schema, table.name) not in left]

@@ -28,7 +28,6 @@ from lakeconf.errors import (
 )
 from lakeconf.lake.compaction import (
     RewrittenFiles,
-    is_owned,
     target_file_size,
 )
 from lakeconf.lake.limits import TimeLimit
@@ -79,9 +78,6 @@ class StagedRewriting:
                     return error.message
         return None
 
-    def _is_owned(self, path: str) -> bool:
-        return is_owned(path, self.session.reader.data_path, self.session.owns)
-
     def _rewrite(self, table: RewrittenFiles) -> bool:
         """Commits one transaction; False if there is nothing left to do."""
         name = _name(table)
@@ -105,7 +101,7 @@ class StagedRewriting:
                 file
                 for group in groups
                 for file in group.files
-                if file.data_file_id not in fixed and self._is_owned(file.path)
+                if file.data_file_id not in fixed and file.path in self.session.own_files
             ]
             wanted = {file.data_file_id: file for file in files if file.data_file_id in listed}
             unbounded = forgotten_bounds(metadata, info.table_id, wanted).keys() if wanted else set[int]()

@@ -17,7 +17,7 @@ from plain_sql import run_plain
 import lakeconf
 from lakeconf.commit.session import Session, default_author
 from lakeconf.connection.connection import connect, remove_files
-from lakeconf.engines.file_names import announce
+from lakeconf.engines.file_names import OwnFiles, announce
 from lakeconf.errors import CommitError, LakeconfError
 from lakeconf.guard.guard import LakeGuard
 from lakeconf.lake.compaction import TableCompaction, plan_compaction, rewritten_files
@@ -295,7 +295,11 @@ def source(inlining_lake: AttachedLake) -> AttachedLake:
 
 
 def plan(source: AttachedLake) -> list[str]:
-    return [str(one) for one in plan_compaction(source.reader)]
+    return [str(table) for table in planned(source)]
+
+
+def planned(source: AttachedLake) -> list[TableCompaction]:
+    return plan_compaction(source.reader, OwnFiles(source.reader.data_path))
 
 
 def option(source: AttachedLake, name: str, value: str, table: str | None = None, schema: str = "main") -> None:
@@ -312,7 +316,7 @@ def test_small_files_of_one_schema_version_are_merged(source: AttachedLake) -> N
     source.run(
         "CREATE TABLE lake.one (id BIGINT)", "INSERT INTO lake.one FROM range(100)", "CREATE TABLE lake.none (i INT)"
     )
-    assert plan_compaction(source.reader) == [TableCompaction("main.t", 0, 0, 3)]
+    assert planned(source) == [TableCompaction("main.t", 0, 0, 3)]
     source.run("ALTER TABLE lake.t ADD COLUMN note VARCHAR", "INSERT INTO lake.t SELECT range, 'x' FROM range(100)")
     assert plan(source) == ["main.t: merge 3 small files"]
     source.run("INSERT INTO lake.t SELECT range, 'x' FROM range(100)")
@@ -325,7 +329,7 @@ def test_files_of_the_target_size_are_not_merged(source: AttachedLake) -> None:
     sizes = [size for (size,) in source.metadata("SELECT file_size_bytes FROM ducklake_data_file ORDER BY ALL")]
     for limit, expected in ((sizes[-1] + 1, 3), (sizes[0], 0)):
         option(source, "target_file_size", f"{limit}B")
-        assert sum(one.merged_files for one in plan_compaction(source.reader)) == expected
+        assert sum(one.merged_files for one in planned(source)) == expected
     option(source, "target_file_size", "1MB", table="t")
     assert plan(source) == ["main.t: merge 3 small files"], "the option of the table"
     source.metadata(f"UPDATE ducklake_data_file SET file_size_bytes = {512 * 10**6} WHERE data_file_id = 0")
@@ -372,7 +376,7 @@ def test_rows_and_deletes_in_the_catalog_are_flushed(source: AttachedLake) -> No
     source.run("DROP TABLE lake.t", "CREATE TABLE lake.held (id BIGINT)", "CREATE TABLE lake.deleted (id BIGINT)")
     source.run("INSERT INTO lake.held VALUES (1), (2), (3)", "DELETE FROM lake.held WHERE id = 1")
     source.run("INSERT INTO lake.deleted FROM range(100)", "DELETE FROM lake.deleted WHERE id = 5")
-    assert plan_compaction(source.reader) == [TableCompaction("main.deleted", 1), TableCompaction("main.held", 2)]
+    assert planned(source) == [TableCompaction("main.deleted", 1), TableCompaction("main.held", 2)]
     source.run("ALTER TABLE lake.held ADD COLUMN note VARCHAR", "INSERT INTO lake.held VALUES (4, 'x')")
     assert plan(source) == [
         "main.deleted: write 1 row of the catalog to files",
@@ -389,7 +393,7 @@ def test_tables_are_sorted_by_name_and_dropped_ones_are_left_out(source: Attache
         for _ in range(2):
             source.run(f"INSERT INTO lake.{table} FROM range(100)")
     source.run("DROP TABLE lake.gone", "ALTER TABLE lake.a.b RENAME TO y")
-    assert [one.table for one in plan_compaction(source.reader)] == ["a.y", "a.z", '"b.c".z', "main.t"]
+    assert [one.table for one in planned(source)] == ["a.y", "a.z", '"b.c".z', "main.t"]
 
 
 def test_text_of_a_plan_names_only_what_changes() -> None:
@@ -405,11 +409,11 @@ def test_text_of_a_plan_names_only_what_changes() -> None:
 
 def test_rewritten_files_are_those_of_the_plan(source: AttachedLake) -> None:
     option(source, "rewrite_delete_threshold", "0.5")
-    assert rewritten_files(source.reader) == []
+    assert rewritten_files(source.reader, OwnFiles(source.reader.data_path)) == []
     source.run("DELETE FROM lake.t WHERE id < 160")
-    planned = {one.table: one.rewritten_files for one in plan_compaction(source.reader)}
-    (found,) = rewritten_files(source.reader)
-    assert (found.schema, found.name, planned) == ("main", "t", {"main.t": len(found.files)})
+    plan_of = {one.table: one.rewritten_files for one in planned(source)}
+    (found,) = rewritten_files(source.reader, OwnFiles(source.reader.data_path))
+    assert (found.schema, found.name, plan_of) == ("main", "t", {"main.t": len(found.files)})
     assert found.files
     assert list(found.files) == sorted(found.files, reverse=True)
     assert 0 < found.saved <= sum(size for _, size in found.files)

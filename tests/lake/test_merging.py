@@ -327,7 +327,7 @@ def ids_of_both(worn: Lake, version: int | None = None) -> list[list[int]]:
 
 def deleted_shares(worn: Lake) -> list[int]:
     """The numbers of deleted rows of the files of the large table that a rewrite would change."""
-    found = [table for table in rewritten_files(catalog_of(worn)) if table.name == "large"]
+    found = [table for table in rewritten_files(catalog_of(worn), session_of(worn).own_files) if table.name == "large"]
     return [round(share * ROWS_EACH) for table in found for share, _ in table.files]
 
 
@@ -352,13 +352,15 @@ def test_parts_have_a_limited_number_of_files(
     assert worn.maintenance.rewrite().complete
     assert [sorted(step) for step in steps] == expected
     assert ids_of_both(worn) == ids_of_both(worn, version) == before
-    assert rewritten_files(catalog_of(worn)) == []
+    assert rewritten_files(catalog_of(worn), session_of(worn).own_files) == []
 
 
 def test_parts_have_a_limited_size(
     worn: Lake, steps: list[list[tuple[str, int]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    largest = max(size for table in rewritten_files(catalog_of(worn)) for _, size in table.files)
+    largest = max(
+        size for table in rewritten_files(catalog_of(worn), session_of(worn).own_files) for _, size in table.files
+    )
     monkeypatch.setattr(rewriting, "BYTES_READ", 2.5 * largest)
     worn.maintenance.rewrite()
     assert [step for step in steps if step and step[0][0] == "large"] == [[("large", 2)]] * 3 + [[("large", 1)]]
@@ -400,7 +402,7 @@ def test_shares_are_not_rounded(
         steps.clear()
         worn.maintenance.rewrite()
         assert steps.index([("parts", 1)]) < len(steps) - 1, "the last step would rewrite it, too"
-        assert rewritten_files(catalog_of(worn)) == []
+        assert rewritten_files(catalog_of(worn), session_of(worn).own_files) == []
 
 
 def refusal(worn: Lake, name: str = "t", *, encrypted: bool = False) -> str | None:

@@ -72,7 +72,7 @@ def feed(lake: Lake) -> list[str]:
 
 def left(lake: Lake) -> list[int]:
     """The sizes of the files with deleted rows, in rows."""
-    found = rewritten_files(catalog_of(lake))
+    found = rewritten_files(catalog_of(lake), session_of(lake).own_files)
     return [round(20 * share) for table in found for share, _ in table.files]
 
 
@@ -140,7 +140,7 @@ def test_one_file_stays_if_files_without_bounds_are_large(lake: Lake) -> None:
 def test_rewrite_continues_after_its_deadline(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files without bounds come first, then those with most deleted rows."""
     monkeypatch.setattr(staged_rewriting, "FILES_READ", 1)
-    before, (table,) = contents(lake), rewritten_files(catalog_of(lake))
+    before, (table,) = contents(lake), rewritten_files(catalog_of(lake), session_of(lake).own_files)
     times = iter([0, 0, 0, 1])
     assert StagedRewriting(session_of(lake), TimeLimit(1, lambda: next(times))).run(table) is None
     assert left(lake) == [5, 3]
@@ -218,7 +218,7 @@ def test_tables_that_no_staged_commit_can_carry_are_left(lake: Lake, caplog: pyt
 
 
 def test_a_table_that_is_gone_is_skipped(lake: Lake) -> None:
-    (table,) = rewritten_files(catalog_of(lake))
+    (table,) = rewritten_files(catalog_of(lake), session_of(lake).own_files)
     run_plain(lake, "DROP TABLE t")
     lake.refresh()
     rewriting = StagedRewriting(session_of(lake), TimeLimit())

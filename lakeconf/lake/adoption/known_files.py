@@ -9,7 +9,6 @@ or that models have loaded. So the table does not adopt these files.
 
 from __future__ import annotations
 
-import os
 import re
 import uuid
 from collections.abc import Mapping, Sequence
@@ -170,14 +169,16 @@ class AdoptedFiles:
 def known_files(session: Session, info: TableInfo | None, table: str, snapshot_id: int) -> KnownFiles:
     """The files that a table has adopted under its names; what tables before it had adopted does not count."""
     reader = session.reader
-    adopted, like = AdoptedFiles(reader), reader.data_path
+    adopted, like, own = AdoptedFiles(reader), reader.data_path, session.own_files
     model, earlier = adopted.next_of(table if info is None else info.full_name)
     if info is None:
         return KnownFiles(model, earlier, {})
     states = {spelled(path, like): state for path, state in _states(adopted.of_table(info)).items()}
     with reader.transaction() as transaction:
         files = load_data_files(transaction, info, snapshot_id)
-        needed = {spelled(path, like) for (path,) in transaction.rows(_KNOWN)} if session.owns is not None else set()
+        needed = (
+            {spelled(path, like) for (path,) in transaction.rows(_KNOWN)} if own.adopted is not None else states.keys()
+        )
     outside = [file for file in files if not file.path.startswith(reader.data_path)]
     is_doubtful = len(files) > len(outside) or _has_other_rows(reader, info, snapshot_id, outside)
     doubtful = adopted.of_others(info) if is_doubtful else {}
@@ -186,17 +187,9 @@ def known_files(session: Session, info: TableInfo | None, table: str, snapshot_i
         earlier,
         states,
         live=frozenset(spelled(file.path, like) for file in outside),
-        removed=frozenset(path for path in states.keys() - needed if _is_owned(session, path)),
+        removed=frozenset(path for path in states.keys() - needed if path in own),
         doubtful={spelled(path, like): state for path, state in doubtful.items()},
     )
-
-
-def _is_owned(session: Session, path: str) -> bool:
-    owns = session.owns
-    if owns is None:
-        return False
-    owned = spelled(owns, session.reader.data_path) if "://" in owns else os.path.realpath(owns)
-    return path.startswith(owned.rstrip("/") + "/")
 
 
 def _states(events: Sequence[ModelRun], version: int | None = None) -> Mapping[str, FileState]:

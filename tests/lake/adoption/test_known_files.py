@@ -203,10 +203,12 @@ def test_names_with_dots_are_those_of_one_table(store: Store, tmp_path: Path) ->
             parquet_in(source, number)
 
 
-def test_files_that_the_lake_owned_and_removed_are_no_change_of_the_source(tmp_path: Path) -> None:
+@pytest.mark.parametrize("owned", ["src", "link"])
+def test_files_that_the_lake_owned_and_removed_are_no_change_of_the_source(tmp_path: Path, owned: str) -> None:
     source, other = parquet_in(tmp_path / "src", 0, 1), parquet_in(tmp_path / "other", 5)
+    (tmp_path / "link").symlink_to(source)
     config = config_of(tmp_path)
-    config["stores"]["dev"]["maintenance"] = {"owns": str(source)}
+    config["stores"]["dev"]["maintenance"] = {"owns": str(tmp_path / owned)}
     with lakeconf.init(config).get_store("dev").open() as lake:
         for folder in (source, other):
             lake.adopt(str(folder), "s.t")
