@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from lakeconf.sql import files_sql, listing_sql, literal
 # DuckLake lists and removes only Parquet files, and Hadoop skips names that start with an underscore.
 _PURPOSE = "marks the folder of one DuckLake; `lakeconf doctor --store STORE --repair` creates this file"
 _LARGEST_BYTES = 10_000
+_CLEANED = "cleaned"  # the key of the time of the last cleanup
 
 
 @dataclass
@@ -93,14 +95,28 @@ class LakeMarker:
         if content is not None and content.get("lake") == self.reader.lake_id and not self._is_elsewhere(content):
             self._check_age(content)
 
-    def record(self) -> None:
-        """Records the location and the newest snapshot of the catalog in the marker of this lake, if there is one."""
+    def record(self, *, is_cleanup: bool = False) -> None:
+        """Records the location and the newest snapshot of the catalog in the marker of this lake, if there is one.
+
+        Args:
+            is_cleanup: True to record the time of a cleanup that begins, too; see `last_cleanup`.
+        """
         content = self._read()
         if content is None:
             return
         self.before_cleanup()
-        if content != self._content():
-            self._write(_replace_file)
+        cleaned: dict[str, object] = (
+            {_CLEANED: time.time()} if is_cleanup else {key: content[key] for key in content.keys() & {_CLEANED}}
+        )
+        if content != {**self._content(), **cleaned}:
+            self._write(_replace_file, cleaned)
+
+    def last_cleanup(self) -> float | None:
+        """The time at which the last cleanup of this lake began, in seconds since 1970; None if it is not known."""
+        content = self._read() or {}
+        moment = content.get(_CLEANED)
+        is_own = content.get("lake") == self.reader.lake_id and not isinstance(moment, bool)
+        return moment if is_own and isinstance(moment, int | float) else None
 
     def _is_elsewhere(self, content: Mapping[str, object]) -> bool:
         recorded, here = content.get("catalog"), set(hashes(self.places()))
@@ -164,8 +180,8 @@ class LakeMarker:
         identity = {"lakeconf": _PURPOSE, "lake": self.reader.lake_id, "catalog": hashes(self.places())}
         return identity | {"snapshot": version, "snapshot_time": moment}
 
-    def _write(self, write_file: Callable[[Path, str], None]) -> None:
-        content = json.dumps(self._content())
+    def _write(self, write_file: Callable[[Path, str], None], more: Mapping[str, object] | None = None) -> None:
+        content = json.dumps({**self._content(), **(more or {})})
         if "://" in self.path:
             copy = f"COPY (SELECT {literal(content)} AS marker) TO {literal(self.path)} "
             self.reader.connection.execute(copy + "(FORMAT csv, HEADER false, QUOTE '', ESCAPE '', DELIMITER '\t')")

@@ -17,7 +17,6 @@ from socket import AF_INET, AF_INET6, SHUT_RD, socket
 from socketserver import TCPServer, ThreadingMixIn
 from typing import Any, NamedTuple
 
-from lakeconf.catalog.history import COMPACTIONS
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.errors import ConnectionFailed, LakeconfError
 from lakeconf.guard.guard import LakeGuard
@@ -31,13 +30,10 @@ BANDS: Sequence[int] = (1 << 20, 16 << 20, 128 << 20, 512 << 20)
 _PATH = "/metrics"
 # The time after which a client that sends nothing is left.
 _CLIENT_SECONDS = 2
-_COMPACTED = "|".join(sorted(COMPACTIONS))
-_SNAPSHOTS = f"""
-    SELECT count(*), max(snapshot_id), epoch(min(moment)), epoch(max(moment)), epoch(max(moment) FILTER (is_compaction))
-    FROM (SELECT snapshot_id, CAST(snapshot_time AS TIMESTAMPTZ) AS moment,
-            regexp_matches(coalesce(changes_made, ''), '(^|,)({_COMPACTED}):') AS is_compaction
-        FROM ducklake_snapshot LEFT JOIN ducklake_snapshot_changes USING (snapshot_id))
-"""  # noqa: S608 - constants
+_SNAPSHOTS = """
+    SELECT count(*), max(snapshot_id), epoch(min(moment)), epoch(max(moment))
+    FROM (SELECT snapshot_id, CAST(snapshot_time AS TIMESTAMPTZ) AS moment FROM ducklake_snapshot)
+"""
 _SCHEDULED = "SELECT count(*) FROM ducklake_files_scheduled_for_deletion"
 _log = logging.getLogger("lakeconf.metrics")
 
@@ -73,14 +69,19 @@ def metrics(lake: Lake, store: str) -> str:
 
 def _of_lake(reader: CatalogReader, guard: LakeGuard) -> Iterator[Metric]:
     with reader.transaction() as transaction:
-        ((count, newest, oldest_time, newest_time, compaction_time),) = transaction.rows(_SNAPSHOTS)
+        ((count, newest, oldest_time, newest_time),) = transaction.rows(_SNAPSHOTS)
         ((scheduled,),) = transaction.rows(_SCHEDULED)
+    cleanup_time = None if guard.marker is None else guard.marker.last_cleanup()
     for name, meaning, value in (
         ("snapshots", "Snapshots that have not expired.", count),
         ("snapshot_version", "Version of the latest snapshot.", newest),
         ("oldest_snapshot_timestamp_seconds", "Time of the oldest snapshot.", oldest_time),
         ("last_commit_timestamp_seconds", "Time of the latest snapshot.", newest_time),
-        ("last_compaction_timestamp_seconds", "Time of the latest snapshot that compacted a table.", compaction_time),
+        (
+            "last_maintenance_timestamp_seconds",
+            "Time of the last cleanup, the last step of a maintenance.",
+            cleanup_time,
+        ),
         ("scheduled_deletions", "Files that no snapshot needs, and that a cleanup removes.", scheduled),
         ("lock_holders", "Writers, or a maintenance, that hold the lock of the lake.", guard.holders()),
     ):

@@ -116,7 +116,7 @@ class Cleanup:
         removal, rows = self._planned(older_than)
         if self.marker is not None:
             # From this snapshot on, the removed files are not needed. A catalog from an older backup may need them.
-            self.marker.record()
+            self.marker.record(is_cleanup=True)
         if removal.paths:
             # Not by DuckLake, which would read the catalog again: these paths have been checked.
             remote = [path for path in removal.paths if "://" in path]
