@@ -52,6 +52,7 @@ class Action:
     changes_rows: bool = True  # True if it adds, deletes or updates rows, or may do so
     deletes: bool = False  # True if it deletes, updates or replaces rows
     creates: bool = False  # True if it creates the table
+    adds_nested: bool = False  # True if it adds a column that has fields or elements
     is_planned: bool = False  # True if it was computed from the files of a snapshot
     user_sql: str | None = None  # the user's own SQL, whose views and macros are checked at the commit
     # The tables that it defines, as it leaves them, by full name in lower case.

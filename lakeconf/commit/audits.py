@@ -19,6 +19,8 @@ from lakeconf.errors import AuditError, LakeconfError
 from lakeconf.secret import scrub
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from lakeconf.catalog.reader import CatalogReader
 
 SAMPLE_ROWS = 5
@@ -38,10 +40,10 @@ class Audit:
         return f"the {self.kind} {self.name!r}"
 
 
-def run(audit: Audit, writer: Connection, reader: CatalogReader) -> None:
-    """Runs an audit inside the transaction that it checks."""
+def run(audit: Audit, writer: Connection, reader: CatalogReader, changed: Collection[str] = ()) -> None:
+    """Runs an audit inside the transaction that it checks, which has changed rows of some tables."""
     try:
-        sql = prepare_query(reader, audit.sql, writer)
+        sql = prepare_query(reader, audit.sql, writer, changed=changed)
         with tables_suggested(partial(readable_names, reader), "use one of the tables"):
             broken = _broken(audit, sql, writer)
         ((count,),) = fetched(broken.select(nw.len()), writer.secrets)

@@ -7,7 +7,7 @@ A catalog in DuckDB stores structs as they are, others as text. For a value in a
 `CAST('2024-01-31' AS DATE)` into the text, which nobody reads as SQL: quotes disappear, and most types cannot be read
 (https://github.com/duckdb/ducklake/issues/1435). The elements of lists and maps are written as text, except for JSON.
 
-See `AddedRows` and `RequiredValues` for the others.
+See `AddedRows`, `has_added` and `RequiredValues` for the others.
 """
 
 from __future__ import annotations
@@ -135,6 +135,18 @@ class AddedRows:
         query = f"SELECT filename, count(*) FROM {self._table} WHERE rowid >= {_FIRST_OWN_ID} GROUP BY ALL"
         # DuckLake changes rows that are bound for the catalog in place.
         return {name: count for name, count in self._writer.rows(query) if not name.startswith("__ducklake_inlined")}
+
+
+def has_added(writer: Connection, alias: str, table: str) -> bool:
+    """True if a transaction has added rows of a table that its commit puts into the catalog.
+
+    If it then adds a column with fields or elements, and more rows, DuckLake has no statistics for the column of the
+    first ones: the commit fails, and DuckDB ends the process when it closes the lake.
+    """
+    name = qualified(alias, *split_name(table))
+    # A column of this name hides whether a row is in the catalog.
+    added = "true" if "filename" in _names(writer, name) else f"filename = {literal(_ADDED)}"
+    return bool(writer.rows(f"SELECT 1 FROM {name} WHERE {added} LIMIT 1"))
 
 
 def unchecked_columns(columns: Iterable[Column], names: Collection[str] | None = None) -> tuple[str, ...]:

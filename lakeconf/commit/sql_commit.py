@@ -15,10 +15,10 @@ from lakeconf.catalog.tables import joined_name, split_name
 from lakeconf.commit import journal
 from lakeconf.commit.journal import CommitKey, Event
 from lakeconf.commit.lost_reply import KeptFiles, await_commits, check_written, find_commit
-from lakeconf.commit.moved_values import AddedRows, check_structs
+from lakeconf.commit.moved_values import AddedRows, check_structs, has_added
 from lakeconf.connection.connection import Connection
 from lakeconf.engines.file_names import written_by_ducklake
-from lakeconf.errors import CatalogError, LakeconfError
+from lakeconf.errors import CatalogError, LakeconfError, UnsupportedError
 from lakeconf.sql import folded, literal, qualified
 
 if TYPE_CHECKING:
@@ -96,9 +96,15 @@ class SqlCommit:
         return int(begun)
 
     def carry_out(self, actions: Iterable[Action], begun: int) -> int:
-        inserted, changed, created = 0, set[str](), set[str]()
+        inserted, changed, created, nested = 0, set[str](), set[str](), set[str]()
         for action in actions:
             added = None
+            if action.adds_rows and action.table in nested:
+                raise UnsupportedError(
+                    f"the transaction has put rows of {action.table} into the catalog before it added a column with "
+                    "fields or elements, and DuckLake cannot add others after that: nothing was written",
+                    hint="add the column first, or in another transaction",
+                )
             if action.deletes and action.table in changed:
                 added = AddedRows(self.writer, self.reader.alias, action.table)
             if action.creates:
@@ -106,6 +112,8 @@ class SqlCommit:
             if action.adds_rows:
                 changed.add(action.table)
             inserted += action.run(self.writer, self.reader, begun)
+            if action.adds_nested and has_added(self.writer, self.reader.alias, action.table):
+                nested.add(action.table)
             if added is not None:
                 added.check()
             if action.adds_rows and action.writes_files and action.may_add_structs:

@@ -68,6 +68,11 @@ class CommitContents:
         return all(action.changes_rows for action in self.actions)
 
     @property
+    def changed_tables(self) -> set[str]:
+        """The full names of the tables of which actions change rows."""
+        return {action.table for action in self.actions if action.adds_rows or action.deletes}
+
+    @property
     def is_checked(self) -> bool:
         """True if the commit depends on checks, which DuckLake's own retries would skip."""
         return bool(self.audits or self.events) or any(action.depends_on or action.key for action in self.actions)
@@ -241,7 +246,7 @@ class TransactionCommit:
             from lakeconf.commit import audits  # slow to import
 
             for audit in self._contents.audits:
-                audits.run(audit, self._session.writer, self._session.reader)
+                audits.run(audit, self._session.writer, self._session.reader, self._contents.changed_tables)
 
     def _commit_info(self, actions: Sequence[Action], protocol: CommitProtocol) -> str:
         engine = self._session.engine

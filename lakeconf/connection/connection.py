@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import os
 import threading
@@ -276,8 +277,8 @@ class Connection:
 
     def close(self) -> None:
         """Closes the connection."""
-        _roll_back(self._native)
-        self._native.close()
+        if not _is_lost(self._native):
+            self._native.close()
 
     def __enter__(self) -> Connection:
         return self
@@ -304,10 +305,23 @@ class _ConnectionErrors:
             raise translated from error
 
 
-def _roll_back(native: duckdb.DuckDBPyConnection) -> None:
-    """Ends an open transaction: where the catalog's server is lost, DuckDB ends the process if `close` does it."""
-    with contextlib.suppress(Exception):  # there is none, or it is lost
+def _is_lost(native: duckdb.DuckDBPyConnection) -> bool:
+    """Ends an open transaction, and returns True if the instance is lost, after which it must not be closed.
+
+    DuckDB ends the process if it closes a transaction that it cannot roll back: because the catalog's server is lost,
+    or after a fatal error of its own.
+    """
+    import duckdb
+
+    try:
         native.rollback()
+    except duckdb.FatalException:
+        # Also Python must not close it, not even when the process ends.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(native))
+        return True
+    except Exception:  # noqa: BLE001 - there is none, or its server is lost
+        return False
+    return False
 
 
 def schemas_of(connection: Connection, database: str) -> list[str]:
@@ -412,8 +426,9 @@ class SharedConnection(Connection):
         self._is_closed = True
         with self._adding:
             natives = list(self._all)
-        for native in natives:
-            _roll_back(native)
+        lost = [native for native in natives if _is_lost(native)]
+        if lost:
+            return
         if self._attached:
             # A commit that failed keeps DuckDB's instance in memory, and so does a relation that a user has. Its
             # connections to the catalog's server, or its lock on the catalog's file, would stay.

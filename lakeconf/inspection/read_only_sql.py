@@ -15,7 +15,7 @@ from lakeconf.catalog.pruning.hidden_columns import HiddenColumns
 from lakeconf.catalog.queries.only_reads import READERS
 from lakeconf.catalog.queries.parsed_query import NotOneQuery, parse_query
 from lakeconf.catalog.queries.sql_references import References, check_syntax, find_references
-from lakeconf.catalog.queries.stored_queries import StoredQueries, tables_suggested
+from lakeconf.catalog.queries.stored_queries import StoredQueries, check_past, tables_suggested
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.tables import joined_name, tables_in
 from lakeconf.connection.connection import Connection
@@ -96,9 +96,10 @@ def _query(store: Store, statement: str, limit: int | None) -> tuple[Sequence[st
         stored = StoredQueries.load(reader, snapshot_id)
         stored.open_schemas(connection)
         _check_references(references, stored)
+        behind = stored.references_behind(statement)
+        check_past(reader, statement, behind)
         if stored.may_miss:
-            hidden = HiddenColumns.load(reader, snapshot_id)
-            statement = hidden.hide(statement, references, (), stored.references_behind(statement))
+            statement = HiddenColumns.load(reader, snapshot_id).hide(statement, references, (), behind)
         _restrict(connection, reader, snapshot_id)
         with tables_suggested(partial(_names, stored), "use one of the tables"):
             return _run(connection, statement, limit)

@@ -12,7 +12,7 @@ from local_stores import on_catalog, store_of
 from strength import PROVE
 
 from lakeconf import Insert, Update
-from lakeconf.errors import LakeconfError, SchemaError
+from lakeconf.errors import LakeconfError, SchemaError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -202,3 +202,36 @@ def promote(lake: Lake, write: Callable[[Any], object]) -> None:
     with lake.transaction() as tx:
         tx.table("t").evolve(promote={"late": "BIGINT"})
         write(tx)
+
+
+@pytest.mark.parametrize(
+    ("kind", "write"),
+    [
+        ("STRUCT(a INTEGER)", "INSERT INTO t VALUES (4)"),
+        ("INTEGER[]", "UPDATE t SET id = id + 10 WHERE id < 3"),
+        ("MAP(VARCHAR, INTEGER)", "INSERT INTO t VALUES (4)"),
+    ],
+)
+def test_a_column_with_fields_between_rows_in_the_catalog_is_an_error(tmp_path: Path, kind: str, write: str) -> None:
+    """DuckLake has no statistics of it for the first rows: the commit would be a fatal error of DuckDB."""
+    with store_of(tmp_path, data_inlining_row_limit=10).open() as lake:
+        lake.create_table("t", IDS.select(["id"])).append(IDS.select(["id"]))
+
+        def split() -> None:
+            with lake.transaction() as tx:
+                tx.execute(write)
+                tx.table("t").evolve(add={"q": kind})
+                tx.execute("INSERT INTO t (id) VALUES (5)")
+
+        with pytest.raises(UnsupportedError, match="added a column with fields") as error:
+            split()
+        assert error.value.hint == "add the column first, or in another transaction"
+        assert rows(lake) == [(1,), (2,), (3,)]
+        with lake.transaction() as tx:
+            tx.table("t").evolve(add={"q": kind})
+            for row_id in 6, 7:
+                tx.execute(f"INSERT INTO t (id) VALUES ({row_id})")
+        with lake.transaction() as tx:
+            tx.execute("INSERT INTO t (id) VALUES (8)")
+            tx.table("t").evolve(add={"r": kind})
+        assert [row[0] for row in rows(lake)] == [1, 2, 3, 6, 7, 8]

@@ -147,6 +147,13 @@ def test_two_steps_in_one_transaction_equal_two_transactions(stores: tuple[Store
 
 
 @pytest.mark.slow
+@pytest.mark.prove("sqlite", "postgres", "files")
+@pytest.mark.parametrize("write", ["append", "execute UPDATE"])
+def test_a_step_between_two_writes_equals_its_transactions(stores: tuple[Store, Store], write: str) -> None:
+    check(stores, tables_of([(write, step, write) for step in STEPS]), writer=None, reader=None)
+
+
+@pytest.mark.slow
 @pytest.mark.prove("postgres", "inlined", *(step for step in STEPS if step != "add"))
 @pytest.mark.parametrize("stores", ["sqlite", "postgres"], indirect=True)
 @pytest.mark.parametrize("first", STEPS)

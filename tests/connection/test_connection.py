@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -386,3 +387,40 @@ def test_errors_in_json() -> None:
         assert reported(text) == Reported("Error", "no", None)
     for text in ("Binder Error: x", 'Error: {"position": "1"}', "Error: {}", "Error: {[", "{1}"):
         assert reported(text) is None
+
+
+_FATAL = """
+import pathlib, sys, duckdb
+from local_stores import store_of
+from lake_parts import session_of
+with store_of(pathlib.Path(sys.argv[1]), data_inlining_row_limit=10).open() as lake:
+    lake.create_table("t", {"id": "INTEGER"})
+    writer = session_of(lake).writer.native
+    try:
+        for sql in (
+            "BEGIN",
+            "INSERT INTO dev.t VALUES (1)",
+            "ALTER TABLE dev.t ADD COLUMN q INTEGER[]",
+            "INSERT INTO dev.t VALUES (2, [1])",
+            "COMMIT",
+        ):
+            writer.execute(sql)
+    except duckdb.Error as error:
+        print(str(error).splitlines()[0])
+print("closed")
+"""
+
+
+def test_a_lake_is_closed_after_a_fatal_error(tmp_path: Path) -> None:
+    """DuckDB would end the process. If the statements are no error any more, a new version has mended this one."""
+    run = subprocess.run(
+        [sys.executable, "-c", _FATAL, tmp_path],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (run.returncode, run.stdout.splitlines()) == (
+        0,
+        ["INTERNAL Error: Missing stats when merging inlined data", "closed"],
+    ), run.stderr

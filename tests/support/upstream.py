@@ -13,13 +13,40 @@ if TYPE_CHECKING:
 
     from catalog_lake import AttachedLake
 
-# Issues that were tried with this version, and are right in it or only raise errors.
+# Issues whose rows were right with this version, or which only raise errors; `upstream_right.py` has others, as tests.
 TRIED = "1.5.5"
-RIGHT = (
-    *("84", "120", "189", "527", "530", "536", "597", "625", "673", "709", "740", "749", "785", "813", "815", "865"),
-    *("867", "873", "917", "956", "961", "964", "973", "999", "1004", "1014", "1054", "1055", "1067", "1070", "1073"),
-    *("1074", "1080", "1085", "1111", "1129", "1135", "1137", "1141", "1158", "1237", "1241", "1247", "1251", "1266"),
-    *("1299", "1308", "1310", "1331", "1364", "1406", "1411", "1419"),
+READ = (
+    *(
+        "84",
+        "120",
+        "530",
+        "625",
+        "740",
+        "749",
+        "813",
+        "873",
+        "956",
+        "961",
+        "964",
+        "973",
+        "999",
+        "1054",
+        "1055",
+        "1070",
+        "1080",
+        "1111",
+        "1129",
+        "1135",
+        "1137",
+        "1141",
+        "1158",
+        "1251",
+        "1299",
+        "1308",
+        "1310",
+        "1331",
+        "1419",
+    ),
 )
 # Races of clients of a PostgreSQL catalog, which did not occur in test_races.py.
 RACES = {
@@ -132,6 +159,14 @@ MERGED_TWICE = [
     "MERGE INTO {lake}.t AS t USING given AS g ON t.id = g.id WHEN NOT MATCHED BY SOURCE THEN DELETE",
     "COMMIT",
 ]
+DOUBLED = [
+    "CREATE TABLE {lake}.t AS FROM range(100) AS r(id)",
+    "DELETE FROM {lake}.t WHERE id = 3",
+    "CALL ducklake_flush_inlined_data('{lake}')",
+    "DELETE FROM {lake}.t WHERE id = 4",
+    "CALL ducklake_rewrite_data_files('{lake}', 't', delete_threshold => 0)",
+    "CALL ducklake_flush_inlined_data('{lake}')",
+]
 ENTRIES = (
     Entry(
         1001,
@@ -143,9 +178,22 @@ ENTRIES = (
     ),
     Entry(
         1072,
-        "rows of a table with deletion vectors cannot be deleted or updated, and `lake.sql(…)` does not notice "
-        "snapshots that have lost theirs; other reads do.",
+        "rows of a table with deletion vectors cannot be deleted or updated, and versions that have lost theirs raise "
+        "errors.",
         tested_in="tests/upstream/test_deletion_vectors.py",
+    ),
+    Entry(
+        1073,
+        "in a transaction, earlier versions show its changes, too. A statement or an audit that reads a changed table "
+        "with AT is an error.",
+        [
+            "CREATE TABLE {lake}.t AS FROM range(9) AS r(id)",
+            "BEGIN",
+            "DELETE FROM {lake}.t WHERE id = 1",
+        ],
+        "SELECT count(*) FROM {lake}.t AT (VERSION => 1)",
+        wrong=[(8,)],
+        right=[(9,)],
     ),
     Entry(
         1186,
@@ -233,6 +281,16 @@ ENTRIES = (
         right=[(1,)],
         options="",
         steps=_two_upserts,
+    ),
+    Entry(
+        1406,
+        "a flush by plain DuckDB after a rewrite doubles rows in versions before it; lakeconf's reads of these raise "
+        "errors.",
+        DOUBLED,
+        "SELECT count(id) FROM {lake}.t AT (VERSION => 4)",
+        wrong=[(198,)],
+        right=[(98,)],
+        options=", DATA_INLINING_ROW_LIMIT 10",
     ),
     Entry(
         1414,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from local_stores import ids, on_catalog, store_of
+from local_stores import ids, on_catalog, rows, store_of
 
 from lakeconf.errors import UnsupportedError
 
@@ -79,5 +79,11 @@ def test_an_older_snapshot_whose_deletes_are_forgotten_is_an_error(store: Store,
     with store.open(engine) as lake:
         assert ids(lake) == [5, 6, 7, 9]
         assert ids(lake.at(version=first)) == list(range(10))
-        with pytest.raises(UnsupportedError, match="forgot which rows"):
-            ids(lake.at(version=deleted))
+        assert rows(lake.at(version=first), "SELECT count(id) FROM t") == [(10,)]
+        for query in (
+            lambda: ids(lake.at(version=deleted)),
+            lambda: rows(lake.at(version=deleted), "FROM t"),
+            lambda: rows(lake, f"FROM t AT (VERSION => {deleted})"),
+        ):
+            with pytest.raises(UnsupportedError, match=r"forgot which rows|not known which rows"):
+                query()

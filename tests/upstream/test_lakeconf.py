@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from local_stores import ids, on_catalog, rows, store_of
-from upstream import MERGED_TWICE, PROMOTED, WITH_NAN
+from upstream import DOUBLED, MERGED_TWICE, PROMOTED, WITH_NAN
 
 from lakeconf.errors import (
+    AuditError,
     CatalogError,
     CommitConflictError,
     LakeconfError,
@@ -265,3 +267,62 @@ def test_rows_with_null_stay_in_the_catalog_after_drop_not_null(tmp_path: Path) 
         lake.drop_table("t")
         lake.maintenance.compact()
         assert rows(lake, "FROM copy") == [(1, "a"), (2, None)]
+
+
+def test_a_version_whose_rows_a_flush_has_doubled_is_an_error(
+    catalog: dict[str, Any], tmp_path: Path, engine: Any
+) -> None:
+    """ducklake#1406."""
+    store = made(
+        store_of(tmp_path, catalog, data_inlining_row_limit=10), [*DOUBLED, "CREATE TABLE {lake}.copy (id INT)"]
+    )
+    with store.open(engine) as lake:
+        assert [len(ids(lake.at(version=version))) for version in (1, 2, 3, 5, 6)] == [100, 99, 99, 98, 98]
+        lake.create_view("seen", "SELECT id FROM t AT (VERSION => 4)")
+        reads: dict[str, Callable[[], Any]] = {
+            "scan": lambda: ids(lake.at(version=4)),
+            "query": lambda: rows(lake.at(version=4), "SELECT count(id) FROM t"),
+            "changes": lambda: lake.table("t").changes(3).collect("pyarrow"),
+            "restore": lambda: lake.restore("t", version=4),
+            "AT": lambda: rows(lake, "SELECT count(id) FROM t AT (VERSION => 4)"),
+            "view": lambda: rows(lake, "FROM seen"),
+            "statement": lambda: lake.execute("INSERT INTO copy SELECT id FROM t AT (VERSION => 4)"),
+        }
+        for name, read in reads.items():
+            with pytest.raises((CatalogError, UnsupportedError), match=r"two (live )?delete files|not known which"):
+                pytest.fail(f"{name}: {read()}")
+        assert rows(lake.at(version=3), "SELECT count(id) FROM t") == [(99,)]
+        assert rows(lake, "SELECT count(id) FROM t") == [(98,)]
+        assert ids(lake, "copy") == []
+
+
+@pytest.mark.parametrize("inlined", [0, 10])
+def test_a_transaction_does_not_read_earlier_versions_of_what_it_has_changed(tmp_path: Path, inlined: int) -> None:
+    """ducklake#1073."""
+    statements = ["CREATE TABLE {lake}.t AS FROM range(9) AS r(id)", "CREATE TABLE {lake}.copy (id INT)"]
+    store = made(store_of(tmp_path, data_inlining_row_limit=inlined), statements)
+    changes: Sequence[Callable[[Lake], Any]] = (
+        lambda tx: tx.table("t").delete("id = 1"),
+        lambda tx: tx.execute("UPDATE t SET id = 50 WHERE id = 1"),
+        lambda tx: tx.table("t").append([{"id": 9}]),
+        lambda tx: tx.table("t").merge([{"id": 9}], on="id"),
+    )
+    with store.open() as lake:
+        lake.create_view("seen", "SELECT id FROM t AT (VERSION => 1)")
+        reads: Sequence[Callable[[Lake], Any]] = (
+            lambda tx: tx.execute("INSERT INTO copy SELECT id FROM t AT (VERSION => 1)"),
+            lambda tx: tx.execute("INSERT INTO copy FROM seen"),
+            lambda tx: tx.audit("fewer", "SELECT count(*) AS n FROM t AT (VERSION => 1) HAVING n <> 9"),
+        )
+
+        def commit(*steps: Callable[[Lake], Any]) -> None:
+            with lake.transaction() as tx:
+                for step in steps:
+                    step(tx)
+
+        for change, read in itertools.product(changes, reads):
+            with pytest.raises((UnsupportedError, AuditError), match=r"has changed rows of main\.t"):
+                commit(change, read)
+        assert (ids(lake), ids(lake, "copy")) == ([*range(9)], [])
+        commit(reads[0], changes[0])
+        assert (ids(lake), ids(lake, "copy")) == ([0, *range(2, 9)], [*range(9)])

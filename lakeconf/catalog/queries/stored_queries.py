@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from lakeconf.catalog.forgotten_deletes import check_deletes, forgetful_tables
 from lakeconf.catalog.pruning.hidden_columns import HiddenColumns
 from lakeconf.catalog.queries.parsed_query import query_at
 from lakeconf.catalog.queries.sql_references import INDIRECT, Name, References, find_references, mentioned
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
 from lakeconf.catalog.snapshot import latest
-from lakeconf.catalog.tables import DEFAULT_SCHEMA, joined_name, tables
+from lakeconf.catalog.tables import DEFAULT_SCHEMA, joined_name, split_name, tables
 from lakeconf.connection.connection import Connection, schemas_of
 from lakeconf.ducklake import INTERNAL_SCHEMA, check_placeholders, visible_at
 from lakeconf.errors import LakeconfError, UnknownNameError, UnsafeQueryError, UnsupportedError, listed, suggestion
@@ -307,6 +308,51 @@ class StoredQueries:
         return begin <= self.snapshot_id and (end is None or end > self.snapshot_id)
 
 
+def check_past(
+    reader: CatalogReader,
+    sql: str,
+    behind: Sequence[References],
+    *,
+    at: int | None = None,
+    changed: Collection[str] = (),
+) -> None:
+    """Rejects SQL that may read other rows at an older snapshot than this had.
+
+    Args:
+        reader: Reads the catalog.
+        sql: The SQL.
+        behind: The names in the views and macros that it uses.
+        at: The snapshot that it reads where it names none; None for the latest one.
+        changed: The tables of which the transaction that runs it has changed rows.
+    """
+    is_past = mentioned(sql, ()).past or any(references.past for references in behind)
+    if at is None and not is_past:
+        return
+    with reader.transaction() as transaction:
+        forgetful = forgetful_tables(transaction)
+    tables = {name.lower() for _, _, name in forgetful} | {split_name(name)[1].lower() for name in changed}
+    read = {relation.name for references in (mentioned(sql, tables), *behind) for relation in references.relations}
+    for name in sorted(changed) if is_past else ():
+        # DuckLake applies the deletes and the new rows of a transaction to all versions: ducklake#1073.
+        if split_name(name)[1].lower() in read:
+            raise UnsupportedError(
+                f"the transaction has changed rows of {name}: until its commit, DuckDB also sees the changes in "
+                "earlier versions, which the SQL reads with AT",
+                hint="read the earlier version before the changes, or in another transaction",
+            )
+    for table_id, schema, name in forgetful:
+        full = joined_name(schema, name)
+        if name.lower() not in read:
+            continue
+        if is_past or at is None:
+            raise UnsupportedError(
+                f"the query may read {full} at a version at which it is not known which rows were deleted",
+                hint=f"read it without AT: lake.at(version=…).sql(…), or lake.at(version=…).table({full!r}).scan()",
+            )
+        with reader.transaction() as transaction:
+            check_deletes(transaction, table_id, full, at)
+
+
 def prepare_query(
     reader: CatalogReader,
     sql: str,
@@ -314,10 +360,11 @@ def prepare_query(
     *,
     frames: Iterable[str] = (),
     at: int | None = None,
+    changed: Collection[str] = (),
 ) -> str:
     """Prepares a connection for a user's query, which may do anything; views and macros of the lake are restricted.
 
-    Returns the query, which reads the latest snapshot unless `at` is another one.
+    Returns the query, which reads the latest snapshot unless `at` is another one. `changed` is that of `check_past`.
     """
     check_placeholders(sql, "the query")
     stored = StoredQueries.load(reader, at)
@@ -328,8 +375,10 @@ def prepare_query(
     if references is not None:
         references = replace(references, local=references.local | {name.lower() for name in frame_names})
     stored.check_schemas(references, runner)
+    behind = stored.references_behind(sql)
+    check_past(reader, sql, behind, at=at, changed=changed)
     if stored.may_miss:
-        sql = HiddenColumns.load(reader, at).hide(sql, references, frame_names, stored.references_behind(sql))
+        sql = HiddenColumns.load(reader, at).hide(sql, references, frame_names, behind)
     if at is None:
         return sql
     called = references.functions | references.table_functions if references is not None else frozenset[str]()

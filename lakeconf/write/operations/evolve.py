@@ -63,7 +63,8 @@ class Evolution:
             stored=None,
             evolved=before.evolved.after(changes, info.columns),
         )
-        return [define(context, before, statements, targets={table_key(context.table): evolved})]
+        action = define(context, before, statements, targets={table_key(context.table): evolved})
+        return [replace(action, adds_nested=bool(changes.nested))]
 
     def statements(self, quoted: str, types: Mapping[str, str]) -> tuple[str, ...]:
         """The SQL that makes the changes."""

@@ -10,7 +10,7 @@ from lakeconf.catalog.column_types import parsed_type
 from lakeconf.catalog.pruning.hidden_columns import HiddenColumns
 from lakeconf.catalog.queries.only_reads import check_functions
 from lakeconf.catalog.queries.sql_references import Name
-from lakeconf.catalog.queries.stored_queries import StoredQueries
+from lakeconf.catalog.queries.stored_queries import StoredQueries, check_past
 from lakeconf.catalog.tables import DEFAULT_SCHEMA, joined_name, split_name
 from lakeconf.commit.actions import Action, RunSql, Target
 from lakeconf.commit.moved_values import inexact_types, unchecked_columns
@@ -105,10 +105,12 @@ def _check_names(context: WriteContext, statement: UserStatement, frames: Mappin
     local = frozenset({*frames, *pending, *statement.reads.local})
     stored = StoredQueries.load(context.session.reader)
     stored.check_schemas(replace(statement.reads, relations=names, local=local), context.session.writer)
+    behind = stored.references_behind(statement.text)
+    changed = context.transaction.contents.changed_tables
+    check_past(context.session.reader, statement.text, behind, changed=changed)
     if stored.may_miss:
         read = tables if statement.kind != "insert" else statement.reads.relations
         read = {table for table in read if table.schema or table.name not in frames}
-        behind = stored.references_behind(statement.text)
         HiddenColumns.load(context.session.reader).check_statement(statement.text, read, behind)
     alias = folded(statement.alias)
     if alias in {schema for schema, *_ in stored.relations} and any(table.schema == alias for table in tables):
