@@ -64,7 +64,7 @@ def check_deletes(transaction: MetadataTransaction, table_id: int, table: str, s
             raise CatalogError(
                 f"the data file {data_file_id} of {table} has two live delete files at version {snapshot_id}: DuckDB "
                 "would return its rows twice",
-                hint="read another version: a flush after a rewrite has damaged this one, or two deletes at once",
+                hint="read another version, such as the latest one",
             )
         raise UnsupportedError(
             f"DuckLake forgot which rows of {table} had been deleted at version {snapshot_id}, when it extended a "

@@ -30,6 +30,7 @@ CASES: dict[str, Case] = {}
 ELSEWHERE = {
     "move the rows to files: lake.maintenance.compact()": "tests/commit/test_hidden_row_ids.py",
     "write its files again without them: lake.maintenance.compact()": "tests/upstream/test_lakeconf.py",
+    "read it without AT: lake.at(version=…).sql(…)": "tests/upstream/test_lakeconf.py",
     "give them other ids, by writing the rows again: table.overwrite(table.scan())": "tests/lake/test_merging.py",
     "pass --store … to use the store": "tests/cli/test_commands.py",
     "pass force=True, or --force, if nothing else uses the lake": "tests/lake/test_maintenance.py",

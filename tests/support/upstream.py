@@ -178,14 +178,12 @@ ENTRIES = (
     ),
     Entry(
         1072,
-        "rows of a table with deletion vectors cannot be deleted or updated, and versions that have lost theirs raise "
-        "errors.",
+        "rows of a table with deletion vectors cannot be changed; reading versions that have lost theirs is an error.",
         tested_in="tests/upstream/test_deletion_vectors.py",
     ),
     Entry(
         1073,
-        "in a transaction, earlier versions show its changes, too. A statement or an audit that reads a changed table "
-        "with AT is an error.",
+        "in a transaction, earlier versions show its changes; reading a changed table with AT is an error.",
         [
             "CREATE TABLE {lake}.t AS FROM range(9) AS r(id)",
             "BEGIN",
@@ -207,8 +205,8 @@ ENTRIES = (
     ),
     Entry(
         1215,
-        "two plain clients that delete the same rows at once can bring rows back. lakeconf's deletes from such a table "
-        "raise an error until a compaction; queries on DuckDB do not notice it.",
+        "two plain clients that delete the same rows at once can bring rows back: deletes are errors until a "
+        "compaction; queries on DuckDB do not notice it.",
         ["CREATE TABLE {lake}.t AS SELECT i AS id FROM range(100) AS r(i)"],
         "SELECT count(*) FROM {lake}.t WHERE id < 20",
         wrong=[(19,)],
@@ -237,7 +235,7 @@ ENTRIES = (
     ),
     Entry(
         1377,
-        "plain DuckDB applies the statistics of today to older snapshots; lakeconf does not.",
+        "plain DuckDB applies today's statistics to older snapshots; lakeconf does not.",
         [
             "CREATE TABLE {lake}.t (v INTEGER)",
             "INSERT INTO {lake}.t VALUES (NULL), (1)",
@@ -250,8 +248,7 @@ ENTRIES = (
     ),
     Entry(
         1383,
-        "rows with NULL that are in the catalog since a `DROP NOT NULL` stay there, and a compaction raises an error. "
-        "A new table with these rows has none.",
+        "rows with NULL in the catalog since a `DROP NOT NULL` cannot be compacted: copy them to a new table.",
     ),
     Entry(
         1385,
@@ -274,7 +271,7 @@ ENTRIES = (
     ),
     Entry(
         1393,
-        "two plain clients that delete nothing and insert the same key both succeed.",
+        "two plain clients that delete nothing and insert one key both succeed.",
         ["CREATE TABLE {lake}.t (id INTEGER)", "INSERT INTO {lake}.t SELECT 100 + i FROM range(50) AS r(i)"],
         "SELECT count(*) FROM {lake}.t WHERE id = 1",
         wrong=[(2,)],
@@ -284,8 +281,7 @@ ENTRIES = (
     ),
     Entry(
         1406,
-        "a flush by plain DuckDB after a rewrite doubles rows in versions before it; lakeconf's reads of these raise "
-        "errors.",
+        "a flush after a rewrite by plain DuckDB doubles rows of earlier versions; reading these is an error.",
         DOUBLED,
         "SELECT count(id) FROM {lake}.t AT (VERSION => 4)",
         wrong=[(198,)],
@@ -318,7 +314,7 @@ ENTRIES = (
     ),
     Entry(
         1472,
-        "a delete by plain DuckDB is lost if its table is merged and the snapshots of that expire meanwhile.",
+        "a delete by plain DuckDB is lost if its table is merged and these snapshots expire meanwhile.",
         ["CREATE TABLE {lake}.t (id INTEGER)", "INSERT INTO {lake}.t VALUES (1)"],
         "FROM {lake}.t ORDER BY id",
         wrong=[(1,), (2,)],

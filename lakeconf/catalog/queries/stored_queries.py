@@ -347,7 +347,7 @@ def check_past(
         if is_past or at is None:
             raise UnsupportedError(
                 f"the query may read {full} at a version at which it is not known which rows were deleted",
-                hint=f"read it without AT: lake.at(version=…).sql(…), or lake.at(version=…).table({full!r}).scan()",
+                hint="read it without AT: lake.at(version=…).sql(…)",
             )
         with reader.transaction() as transaction:
             check_deletes(transaction, table_id, full, at)
