@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from lakeconf.catalog.column_types import duckdb_name
 from lakeconf.catalog.pruning.predicates import IsNull, Not, Or, Predicate
 from lakeconf.catalog.pruning.pushed import exact_predicate
 from lakeconf.catalog.tables import TableInfo, joined_name, load_table
-from lakeconf.errors import SchemaError, TableNotFoundError, UnsupportedError
-from lakeconf.sql import identifier
+from lakeconf.errors import LakeconfError, SchemaError, TableNotFoundError, UnsupportedError
+from lakeconf.sql import identifier, literal
 from lakeconf.write.context import Operation, write
 from lakeconf.write.ddl import Definition
 from lakeconf.write.operations import define
 from lakeconf.write.operations.append import AppendRows
 from lakeconf.write.operations.computed_changes import ChangeRows
 from lakeconf.write.operations.delete import DeleteRows
-from lakeconf.write.operations.evolve import Evolution
+from lakeconf.write.operations.evolve import Evolution, stored_default
 from lakeconf.write.operations.overwrite import OverwritePartitions, OverwriteRows
 
 if TYPE_CHECKING:
@@ -36,6 +39,19 @@ _TRANSFORMS = {
 # Properties that Spark sets by itself.
 _SET_BY_SPARK = frozenset(("provider", "owner", "is_managed_location", "table_type"))
 _PROVIDERS = ("lakeconf", "ducklake", "parquet")
+_EPOCH = datetime(1970, 1, 1)
+# The values of Spark's texts of constants, by the Spark type of their column.
+_CONSTANTS: Mapping[str, Callable[[str], object]] = {
+    **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), int),
+    **dict.fromkeys(("float", "double"), float),
+    "boolean": "true".__eq__,
+    "decimal": Decimal,
+    "string": str,
+    "binary": bytes.fromhex,
+    "date": lambda days: date(1970, 1, 1) + timedelta(days=int(days)),
+    "timestamp": lambda micros: _EPOCH.replace(tzinfo=UTC) + timedelta(microseconds=int(micros)),
+    "timestamp_ntz": lambda micros: _EPOCH + timedelta(microseconds=int(micros)),
+}
 
 
 def append(scope: Scope, values: Values, frame: Any) -> None:
@@ -124,12 +140,42 @@ def create(scope: Scope, values: Values, frame: Any, engine: NamedReads) -> None
     if not exists and values["how"] == "replace":
         raise TableNotFoundError(f"no table {name!r}")
     message = f"{values['how']} table {name}"
+    defaults = _default_texts(scope, values.get("defaults", ()), definition.columns)
     with scope.transacting(message, None, None) as transaction:
         if exists:
             write(transaction, name, define.DropTable())
         write(transaction, name, define.CreateTable(definition))
+        write(transaction, name, define.SetDefaults(defaults))
         if frame is not None:
             write(transaction, name, AppendRows(frame))
+
+
+def _default_texts(scope: Scope, described: Sequence[Sequence[Any]], types: Mapping[str, str]) -> dict[str, str | None]:
+    """The defaults of columns as the texts that DuckLake stores, by name; None for no default."""
+    texts: dict[str, str | None] = {}
+    for column, spark_type, text in described:
+        if spark_type is None:
+            texts[column] = None
+            continue
+        type_name = types[column].removesuffix(" NOT NULL")
+        stored = stored_default(column, _constant(column, spark_type, text), type_name)
+        try:  # DuckLake checks it when a row needs it
+            scope.session.reader.connection.rows(f"SELECT CAST({literal(stored)} AS {type_name})")
+        except LakeconfError as error:
+            problem = f"the default of {column!r} is no {type_name}: {stored!r}"
+            raise SchemaError(problem, hint="write a constant of the type of the column") from error
+        texts[column] = stored
+    return texts
+
+
+def _constant(column: str, spark_type: str, text: str) -> object:
+    kind = spark_type.partition("(")[0]
+    if kind not in _CONSTANTS:
+        raise UnsupportedError(f"DuckLake has no default for {column!r}, a column of the type {spark_type}")
+    try:
+        return _CONSTANTS[kind](text)
+    except OverflowError as error:
+        raise UnsupportedError(f"the default of {column!r} is not in the years 1 to 9999", hint="use DuckDB") from error
 
 
 def create_schema(scope: Scope, values: Values) -> None:
@@ -146,9 +192,15 @@ def alter(scope: Scope, values: Values, engine: NamedReads) -> None:
     changes = _Alteration()
     for kind, *facts in values["changes"]:
         changes.add(kind, facts, engine)
+    types = dict[str, str]()
+    if changes.defaults:
+        info = load_table(scope.session.reader, name, scope.snapshot_id)
+        types = {column.name: duckdb_name(column.type) or column.type for column in info.columns}
+    defaults = _default_texts(scope, changes.defaults, types)
     with scope.transacting(f"alter table {name}", None, None) as transaction:
         for operation in changes.operations():
             write(transaction, name, operation)
+        write(transaction, name, define.SetDefaults(defaults))
 
 
 @dataclass
@@ -159,6 +211,8 @@ class _Alteration:
     dropped: list[str] = field(default_factory=list)
     comment: str | None = None  # an empty one removes that of the table
     comments: dict[str, str | None] = field(default_factory=dict)
+    defaults: list[Sequence[Any]] = field(default_factory=list)  # of columns that exist
+    of_added: dict[str, object] = field(default_factory=dict)
 
     def add(self, kind: str, facts: Sequence[Any], engine: NamedReads) -> None:
         """Adds a change as the catalog class describes it."""
@@ -168,19 +222,27 @@ class _Alteration:
             self.dropped.append(_path(facts[0]))
         elif kind == "comment":
             self.comments[facts[0][0] if len(facts[0]) == 1 else _path(facts[0])] = facts[1] or None
+        elif kind == "default":
+            self.defaults.append(facts[1])
         elif kind in self.columns:
-            if kind == "add" and facts[2] is not None:
-                raise UnsupportedError("ADD COLUMN cannot add a comment", hint="use ALTER COLUMN … COMMENT after it")
             self.columns[kind][_path(facts[0])] = facts[1] if kind == "rename" else engine.type_of_json(facts[1])
+            if kind == "add":
+                self._add_extras(*facts)
         else:
             what = f"the property {facts[0]!r}" if kind == "set" else kind
             raise UnsupportedError(f"ALTER TABLE of a lake cannot change this: {what}", hint="use Table.evolve")
+
+    def _add_extras(self, path: Sequence[str], _: str, comment: str | None, default: Sequence[str] | None) -> None:
+        if comment is not None:
+            raise UnsupportedError("ADD COLUMN cannot add a comment", hint="use ALTER COLUMN … COMMENT after it")
+        if default is not None and default[1] is not None:
+            self.of_added[_path(path)] = _constant(*default)
 
     def operations(self) -> Iterator[Operation]:
         """The operations that carry out the changes."""
         if self.dropped or any(self.columns.values()):
             add, rename, promote = (self.columns[kind] for kind in ("add", "rename", "type"))
-            yield Evolution(self.dropped, rename, promote, add, {})
+            yield Evolution(self.dropped, rename, promote, add, self.of_added)
         if self.comment is not None or self.comments:
             yield define.SetComments(self.comment, self.comments)
 

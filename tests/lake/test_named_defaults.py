@@ -206,3 +206,133 @@ def test_an_older_snapshot_has_its_own_defaults(sql: SparkSession, plain: DuckDB
     plain.execute("ALTER TABLE v ALTER n DROP DEFAULT")
     sql.sql("INSERT INTO v VALUES (4, DEFAULT)")
     assert plain.execute("FROM v ORDER BY id").fetchall() == [(2, 2), (3, 3), (4, None)]
+
+
+# What Spark's SQL says of a column, and what DuckDB's does.
+CONSTANTS = (
+    ("INT DEFAULT 5", "INTEGER DEFAULT 5"),
+    ("BIGINT DEFAULT -9223372036854775808", "BIGINT DEFAULT '-9223372036854775808'"),
+    ("TINYINT DEFAULT -128", "TINYINT DEFAULT '-128'"),
+    ("BIGINT DEFAULT CAST('7' AS INT)", "BIGINT DEFAULT 7"),
+    ("DECIMAL(9,2) DEFAULT -0.05", "DECIMAL(9,2) DEFAULT '-0.05'"),
+    (*["DECIMAL(38,10) DEFAULT 1234567890123456789012345678.0123456789"] * 2,),
+    ("DOUBLE DEFAULT 1e300D", "DOUBLE DEFAULT 1e300"),
+    ("DOUBLE DEFAULT CAST('-Infinity' AS DOUBLE)", "DOUBLE DEFAULT '-inf'"),
+    ("DOUBLE DEFAULT CAST('NaN' AS DOUBLE)", "DOUBLE DEFAULT 'nan'"),
+    ("DOUBLE DEFAULT -0.0D", "DOUBLE DEFAULT '-0.0'"),
+    ("FLOAT DEFAULT 0.1F", "FLOAT DEFAULT 0.1"),
+    ("BOOLEAN DEFAULT true", "BOOLEAN DEFAULT 'true'"),
+    ("STRING DEFAULT ''", "VARCHAR DEFAULT ''"),
+    ("STRING DEFAULT 'x $ \"é\" `日本` '", "VARCHAR DEFAULT 'x $ \"é\" `日本` '"),
+    ("BINARY DEFAULT X'00FF'", "BLOB DEFAULT '\\x00\\xFF'"),
+    ("DATE DEFAULT DATE '0001-01-01'", "DATE DEFAULT '0001-01-01'"),
+    ("DATE DEFAULT DATE '9999-12-31'", "DATE DEFAULT '9999-12-31'"),
+    (
+        "TIMESTAMP_NTZ DEFAULT TIMESTAMP_NTZ '2024-03-31 02:30:00.123456'",
+        "TIMESTAMP DEFAULT '2024-03-31 02:30:00.123456'",
+    ),
+    ("TIMESTAMP_LTZ DEFAULT TIMESTAMP_LTZ '1500-01-01 00:00:00Z'", "TIMESTAMPTZ DEFAULT '1500-01-01 00:00:00Z'"),
+    ("TIMESTAMP_LTZ DEFAULT TIMESTAMP_LTZ '2024-07-01 12:00:00+02:00'", "TIMESTAMPTZ DEFAULT '2024-07-01 12:00:00+02'"),
+    ("INT DEFAULT NULL", "INTEGER DEFAULT NULL"),
+    ("INT NOT NULL DEFAULT 6", "INTEGER NOT NULL DEFAULT 6"),
+)
+
+
+@pytest.fixture
+def twins(store: Store, own: SparkSession) -> Iterator[tuple[SparkSession, DuckDBPyConnection]]:
+    """Spark's SQL and plain DuckDB, on an empty lake."""
+    store.attach(own)
+    with store.connect() as connection:
+        yield own, connection
+
+
+def test_a_default_by_spark_is_that_of_duckdb(twins: tuple[SparkSession, DuckDBPyConnection]) -> None:
+    """Created, replaced, added and set: for new rows of both, and for the rows that a table had."""
+    sql, plain = twins
+    named = [(f"c {number}", *texts) for number, texts in enumerate(CONSTANTS)]
+    added = [each for each in named if "NOT NULL" not in each[1]]
+    spark_columns = ", ".join(f"`{name}` {text}" for name, text, _ in named)
+    duckdb_columns = ", ".join(f'"{name}" {text}' for name, _, text in named)
+    types = ", ".join(f'"{name}" {text.partition(" DEFAULT")[0]}' for name, _, text in added)
+    plain.execute("BEGIN")
+    for number in (1, 2):
+        plain.execute(f"CREATE TABLE d{number} (id BIGINT, {duckdb_columns})")
+    for side in "sd":
+        plain.execute(f"CREATE TABLE {side}3 (id BIGINT); INSERT INTO {side}3 VALUES (0)")
+        plain.execute(f"CREATE TABLE {side}4 (id BIGINT, {types}); INSERT INTO {side}4 (id) VALUES (0)")
+    plain.execute("COMMIT; CREATE TABLE s2 (a BIGINT)")
+    for name, _, text in added:
+        plain.execute(f'ALTER TABLE d3 ADD COLUMN "{name}" {text}')
+        plain.execute(f'ALTER TABLE d4 ALTER "{name}" SET DEFAULT {text.partition(" DEFAULT")[2]}')
+    sql.sql(f"CREATE TABLE s1 (id BIGINT, {spark_columns})")
+    sql.sql(f"CREATE OR REPLACE TABLE s2 (id BIGINT, {spark_columns})")
+    sql.sql(f"ALTER TABLE s3 ADD COLUMNS ({', '.join(f'`{name}` {text}' for name, text, _ in added)})")
+    changes = [f"`{name}` SET DEFAULT {text.partition(' DEFAULT')[2]}" for name, text, _ in added]
+    sql.sql(f"ALTER TABLE s4 ALTER COLUMN {', '.join(changes)}")
+    for number in range(1, 5):
+        plain.execute(f"INSERT INTO d{number} (id) VALUES (1), (2), (3)")
+        plain.execute(f"INSERT INTO s{number} (id) VALUES (1)")
+        sql.sql(
+            f"MERGE INTO s{number} t USING (SELECT 2 AS k) s ON t.id = k WHEN NOT MATCHED THEN INSERT (id) VALUES (k)"
+        )
+        sql.sql(f"INSERT INTO s{number} VALUES (3{', DEFAULT' * len(added if number > 2 else named)})")
+        rows = [plain.execute(f"FROM {side}{number} ORDER BY id").fetchall() for side in "sd"]
+        assert list(map(repr, rows[0])) == list(map(repr, rows[1])), number
+    by_spark = [sql.table(f"{side}3").where("id = 0").collect() for side in "sd"]
+    assert repr(by_spark[0]) == repr(by_spark[1])
+
+
+def test_a_default_is_dropped(twins: tuple[SparkSession, DuckDBPyConnection]) -> None:
+    sql, plain = twins
+    sql.sql("CREATE TABLE v (id BIGINT, A INT DEFAULT 1, b INT DEFAULT 2, c INT DEFAULT 3)")
+    before = len(plain.execute("FROM dev.snapshots()").fetchall())
+    sql.sql("ALTER TABLE v ALTER COLUMN a DROP DEFAULT")
+    sql.sql("ALTER TABLE v ALTER COLUMN b SET DEFAULT NULL")
+    sql.sql("ALTER TABLE v ALTER COLUMN B SET DEFAULT 4")
+    assert len(plain.execute("FROM dev.snapshots()").fetchall()) == before + 3
+    plain.execute("INSERT INTO v (id) VALUES (1)")
+    sql.sql("INSERT INTO v VALUES (2, DEFAULT, DEFAULT, DEFAULT)")
+    assert plain.execute("FROM v ORDER BY id").fetchall() == [(1, None, 4, 3), (2, None, 4, 3)]
+
+
+# Not constants, or not of the type.
+REFUSED = {
+    "CREATE TABLE u (a TIMESTAMP DEFAULT current_timestamp())": "UnsupportedError: the default of",
+    "CREATE TABLE u (a DATE DEFAULT current_date)": "is an expression",
+    "CREATE TABLE u (a INT DEFAULT 1 + 2)": "write a constant",
+    "CREATE TABLE u (a DOUBLE DEFAULT rand())": "",
+    "CREATE TABLE u (a STRING DEFAULT current_user())": "is an expression",
+    "CREATE OR REPLACE TABLE t (a STRING DEFAULT upper('a'))": "is an expression",
+    "CREATE TABLE u (a INT DEFAULT (SELECT 1))": "",
+    "CREATE TABLE u (a INT DEFAULT 'x')": "",
+    "CREATE TABLE u (a TINYINT DEFAULT 300)": "",
+    "CREATE TABLE u (a STRING DEFAULT 'NULL')": "SchemaError",
+    "CREATE TABLE u (a STRING DEFAULT CAST(X'610062' AS STRING))": "NUL",
+    "CREATE TABLE u (a DATE DEFAULT DATE '-0044-03-15')": "years 1 to 9999",
+    "CREATE TABLE u (a TIMESTAMP DEFAULT TIMESTAMP_LTZ '+10000-01-01 00:00:00Z')": "years 1 to 9999",
+    "CREATE TABLE u (a ARRAY<INT> DEFAULT array(1))": "is an expression",
+    "ALTER TABLE t ADD COLUMN a DATE DEFAULT current_date()": "is an expression",
+    "ALTER TABLE t ADD COLUMN s.b INT DEFAULT 1": "a nested field of a lake has no default",
+    "ALTER TABLE t ALTER COLUMN s.a SET DEFAULT 1": "a nested field of a lake has no default",
+    "ALTER TABLE t ALTER COLUMN id SET DEFAULT id + 1": "",
+    "ALTER TABLE t ALTER COLUMN id SET DEFAULT 'x'": "",
+    "ALTER TABLE t ALTER COLUMN nothing SET DEFAULT 1": "",
+    "ALTER TABLE t ALTER COLUMN u SET DEFAULT 'no uuid'": "SchemaError: the default of 'u' is no UUID",
+    "ALTER TABLE t ALTER COLUMN big SET DEFAULT -1": "SchemaError",
+    "ALTER TABLE t ALTER COLUMN s_ms SET DEFAULT TIMESTAMP_NTZ '2026-01-01 00:00:00.123456'": "exactly",
+}
+
+
+def test_a_default_that_is_no_constant_is_an_error(twins: tuple[SparkSession, DuckDBPyConnection]) -> None:
+    sql, plain = twins
+    plain.execute("CREATE TABLE t (id BIGINT, s STRUCT(a INTEGER), u UUID, big UBIGINT, s_ms TIMESTAMP_MS)")
+    before, wrong = newest(plain), {}
+    for statement, text in REFUSED.items():
+        try:
+            sql.sql(statement)
+            wrong[statement] = "no error"
+        except AnalysisException as error:
+            if text not in str(error):
+                wrong[statement] = f"{type(error).__name__}: {error}"[:300]
+    assert wrong == {}
+    assert newest(plain) == before

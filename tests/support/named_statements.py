@@ -365,6 +365,30 @@ class RandomStatements:
             text = Both("COMMENT ON TABLE t IS 'a ''comment'''", "COMMENT ON TABLE t IS 'a \\'comment\\''")
         return Statement("alter", text.spark, [text.duckdb])
 
+    def default(self) -> Statement:
+        """A column, perhaps a new one, gets a default or loses it."""
+        missing = [name for name in NAMES if name not in self.columns]
+        name = self.random.choice([*self.columns, *missing[:1]])
+        kind = self.columns.get(name) or self.random.choice(COMPARED)
+        value = self.default_of(kind)
+        if name in self.columns:
+            change = both("DROP DEFAULT") if value is None else both("SET DEFAULT {}", value)
+            text = both("ALTER TABLE t ALTER COLUMN {} {}", name_of(name), change)
+        else:
+            self.columns[name] = kind
+            given = both("") if value is None else both(" DEFAULT {}", value)
+            text = both("ALTER TABLE t ADD COLUMN {} {}{}", name_of(name), type_of(kind), given)
+        return Statement("default", text.spark, [text.duckdb])
+
+    def default_of(self, kind: str) -> Both | None:
+        """A constant; DuckDB takes those without quotes for expressions."""
+        texts = [text if isinstance(text, tuple) else (text, text) for text in VALUES.get(kind, ["1"])]
+        texts = [text for text in texts if text[0] != "'NULL'" and text[0][0] not in "{[Mr"]
+        if not texts or self.random.random() < 0.2:
+            return None
+        quoted, plain = self.random.choice(texts)
+        return Both(quoted if quoted.startswith("'") else f"'{quoted}'", f"CAST({plain} AS {type_of(kind).spark})")
+
     def replace_table(self) -> Statement:
         names = list(self.columns)
         query = both("SELECT {} FROM t WHERE {}", joined(", ", list(map(name_of, names))), self.condition())
@@ -424,5 +448,6 @@ MAKERS: Mapping[str, tuple[Callable[[RandomStatements], Statement], int]] = {
     "merge": (RandomStatements.merge, 6),
     "truncate": (RandomStatements.truncate, 1),
     "alter": (RandomStatements.alter, 3),
+    "default": (RandomStatements.default, 2),
     "replace table": (RandomStatements.replace_table, 1),
 }

@@ -141,16 +141,17 @@ class SetComments:
 
 @dataclass(frozen=True)
 class SetDefaults:
-    """Sets the values of columns for new rows that do not set them."""
+    """Sets or drops the values of columns for new rows that do not set them."""
 
-    defaults: Mapping[str, str] = field(default_factory=dict)
+    defaults: Mapping[str, str | None] = field(default_factory=dict)
 
     def plan(self, context: WriteContext) -> Sequence[Action]:
         """Sets the defaults; nothing if there are none."""
         before = context.target()
         alter = f"ALTER TABLE {context.quoted(before.info)} ALTER COLUMN"
         statements = tuple(
-            f"{alter} {identifier(name)} SET DEFAULT {literal(value)}" for name, value in self.defaults.items()
+            f"{alter} {identifier(name)} " + ("DROP DEFAULT" if value is None else f"SET DEFAULT {literal(value)}")
+            for name, value in self.defaults.items()
         )
         check_placeholders("\n".join(statements), f"a default of {before.info.full_name}")
         return [define(context, before, statements)] if statements else []

@@ -82,7 +82,7 @@ class Evolution:
             value = self.defaults.get(name)
             type_name = type_sql(name, text)
             # DuckLake only accepts a literal, and casts it to the column's type.
-            default = "" if value is None else f" DEFAULT {literal(_stored(name, value, type_name))}"
+            default = "" if value is None else f" DEFAULT {literal(stored_default(name, value, type_name))}"
             added.append(f"{alter} ADD COLUMN {_path(name)} {type_name}{default}")
         return (
             *dropped,
@@ -103,7 +103,7 @@ class Evolution:
             [*map(_parts, self.promote)],
             [*added.values()],
             frozenset(nested),
-            {columns[name]: literal(_stored(name, value, self.add[name])) for name, value in defaults.items()},
+            {columns[name]: literal(stored_default(name, value, self.add[name])) for name, value in defaults.items()},
         )
 
     def check_added(self, added: Collection[str]) -> None:
@@ -239,7 +239,7 @@ def _promoted(kind: DuckDBPyType, path: Sequence[str], new: str) -> str:
     return f"STRUCT({', '.join(f'{identifier(name)} {text}' for name, text in inner.items())})"
 
 
-def _stored(name: str, value: object, type_name: str) -> str:
+def stored_default(name: str, value: object, type_name: str) -> str:
     """A default as the string that DuckLake stores."""
     text = text_of(value, parsed_type(type_name))
     if text == "NULL":

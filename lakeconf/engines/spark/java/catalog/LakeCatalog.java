@@ -2,10 +2,12 @@ package org.apache.spark.sql.connector.catalog;
 
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.EnumSet;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeSet;
 import org.apache.spark.sql.catalyst.analysis.AnalysisContext;
 import org.apache.spark.sql.catalyst.analysis.NamespaceAlreadyExistsException;
@@ -20,6 +22,7 @@ import org.apache.spark.sql.connector.expressions.Literal;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import org.apache.spark.unsafe.Platform;
@@ -58,6 +61,7 @@ public class LakeCatalog implements StagingTableCatalog, SupportsNamespaces, Pro
     }
 
     public String name() { return name; }
+    public Set capabilities() { return EnumSet.of(TableCatalogCapability.SUPPORT_COLUMN_DEFAULT_VALUE); }
     public String[] defaultNamespace() { return new String[] {"main"}; }
 
     private Map ask(String method, Map values) { return LakeServer.ask(server(), method, values, null); }
@@ -183,24 +187,32 @@ public class LakeCatalog implements StagingTableCatalog, SupportsNamespaces, Pro
         facts.put("schema", schema.json());
         facts.put("partitioning", new ArrayList());
         facts.put("properties", new HashMap());
-        return new Staged(server(), name, facts, values);
+        return new Staged(server(), name, facts, values, schema, session);
     }
 
     // A table that is created at the end of a statement, together with its rows.
     static class Staged extends LakeTable implements StagedTable {
         private final HashMap definition;
+        private final StructType columns;
+        private final SparkSession session;
         private Dataset rows;
 
-        Staged(String server, String catalog, Map facts, HashMap definition) {
+        Staged(String server, String catalog, Map facts, HashMap definition, StructType columns, SparkSession session) {
             super(server, catalog, facts, false);
             this.definition = definition;
+            this.columns = columns;
+            this.session = session;
         }
 
         void store(String method, Map values, Dataset rows) {
             this.rows = rows;
             definition.put("read_at", values.get("read_at"));
         }
-        public void commitStagedChanges() { ask("create", definition, rows); }
+        public void commitStagedChanges() {
+            // The columns of a query may have the defaults of the tables that it reads.
+            if (rows == null) definition.put("defaults", LakeDefault.described(columns, session));
+            ask("create", definition, rows);
+        }
         public void abortStagedChanges() { rows = null; }
     }
 
@@ -217,13 +229,13 @@ public class LakeCatalog implements StagingTableCatalog, SupportsNamespaces, Pro
     public Table alterTable(Identifier ident, TableChange[] changes) {
         HashMap values = named(ident);
         ArrayList all = new ArrayList();
-        for (int at = 0; at < changes.length; at++) all.add(described(changes[at]));
+        for (int at = 0; at < changes.length; at++) all.add(described(changes[at], ident));
         values.put("changes", all);
         ask("alter", values);
         return loadTable(ident);
     }
 
-    private static List described(TableChange change) {
+    private List described(TableChange change, Identifier ident) {
         if (change instanceof TableChange.SetProperty) {
             TableChange.SetProperty set = (TableChange.SetProperty) change;
             return Arrays.asList(new Object[] {"set", set.property(), set.value()});
@@ -235,9 +247,11 @@ public class LakeCatalog implements StagingTableCatalog, SupportsNamespaces, Pro
         List path = Arrays.asList(((TableChange.ColumnChange) change).fieldNames());
         if (change instanceof TableChange.AddColumn) {
             TableChange.AddColumn add = (TableChange.AddColumn) change;
-            boolean plain = add.isNullable() && add.position() == null && add.defaultValue() == null;
-            if (plain) return Arrays.asList(new Object[] {"add", path, add.dataType().json(), add.comment()});
-            return Arrays.asList(new Object[] {"ADD COLUMN with NOT NULL, a position or a default"});
+            boolean plain = add.isNullable() && add.position() == null;
+            if (!plain) return Arrays.asList(new Object[] {"ADD COLUMN with NOT NULL or a position"});
+            List value = add.defaultValue() == null ? null
+                : LakeDefault.described(column(path), add.dataType(), add.defaultValue().getSql(), session);
+            return Arrays.asList(new Object[] {"add", path, add.dataType().json(), add.comment(), value});
         }
         if (change instanceof TableChange.DeleteColumn) return Arrays.asList(new Object[] {"drop", path});
         if (change instanceof TableChange.RenameColumn) {
@@ -249,7 +263,18 @@ public class LakeCatalog implements StagingTableCatalog, SupportsNamespaces, Pro
         if (change instanceof TableChange.UpdateColumnComment) {
             return Arrays.asList(new Object[] {"comment", path, ((TableChange.UpdateColumnComment) change).newComment()});
         }
+        if (change instanceof TableChange.UpdateColumnDefaultValue) {
+            String column = column(path);
+            String sql = ((TableChange.UpdateColumnDefaultValue) change).newDefaultValue();
+            DataType type = ((LakeTable) loadTable(ident)).schema().apply(column).dataType();
+            return Arrays.asList(new Object[] {"default", path, LakeDefault.described(column, type, sql, session)});
+        }
         return Arrays.asList(new Object[] {change.getClass().getSimpleName()});
+    }
+
+    private static String column(List path) {
+        if (path.size() == 1) return (String) path.get(0);
+        throw LakeServer.raised("UnsupportedError: a nested field of a lake has no default\n  hint: omit DEFAULT");
     }
 
     public boolean dropTable(Identifier ident) {
