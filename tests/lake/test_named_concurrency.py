@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from threading import Barrier
 from typing import TYPE_CHECKING
 
 import pytest
-from local_stores import rows
+from local_stores import config_of, on_postgres, rows
+from named_writer import carried_out, start
 from pyspark.errors import AnalysisException, PySparkException
+from spark_classes import spark_settings
 from strength import in_prove
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+import lakeconf
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from postgres_server import PostgresServer
     from pyspark.sql import SparkSession
 
     from lakeconf import Store
@@ -22,6 +29,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 TIMES = 3
+OVERWRITE = "INSERT OVERWRITE t SELECT id, n FROM t"
 
 
 @pytest.fixture
@@ -46,20 +54,6 @@ def at_once(*jobs: Callable[[], object]) -> None:
             done.result()
 
 
-def carried_out(session: SparkSession, statements: Sequence[str]) -> int:
-    """How many statements were carried out; the others were conflicts."""
-    done = 0
-    for statement in statements:
-        try:
-            session.sql(statement)
-        except AnalysisException as error:
-            if "CommitConflictError" not in str(error):
-                raise
-        else:
-            done += 1
-    return done
-
-
 def test_merges_of_the_same_keys_count_once(sessions: list[SparkSession]) -> None:
     *writers, judge = sessions
     judge.sql("CREATE TABLE t AS SELECT id, 0 AS n FROM range(2)")
@@ -70,7 +64,7 @@ def test_merges_of_the_same_keys_count_once(sessions: list[SparkSession]) -> Non
     done = [0, 0]
 
     def write(at: int) -> None:
-        done[at] = carried_out(writers[at], [merge.format(own=10 + at)] * TIMES)
+        done[at] = len(carried_out(writers[at], [merge.format(own=10 + at)] * TIMES))
 
     at_once(lambda: write(0), lambda: write(1))
     assert sum(done)
@@ -161,3 +155,38 @@ def test_reads_during_maintenance_are_whole_or_errors(sessions: list[SparkSessio
     at_once(maintain, read)
     assert len(seen) > 1
     assert judge.sql("SELECT count(*), sum(id) FROM t").collect() == [(70, sum(range(70)))]
+
+
+@pytest.mark.prove
+def test_two_processes_lose_and_double_nothing(
+    spark: SparkSession, postgres_server: PostgresServer, tmp_path: Path
+) -> None:
+    """Each has its own Spark; the catalog is on PostgreSQL."""
+    config = config_of(tmp_path, on_postgres(postgres_server))
+    own = spark.newSession()
+    lakeconf.init(config).get_store("dev").attach(own)
+    own.sql("CREATE TABLE t AS SELECT id, CAST(0 AS INT) AS n FROM range(2)")
+
+    def statements(writer: int) -> list[str]:
+        merge = (
+            f"MERGE INTO t USING (SELECT explode(array(0, 1, {10 + writer})) AS id) s ON t.id = s.id "
+            "WHEN MATCHED THEN UPDATE SET n = t.n + 1 WHEN NOT MATCHED THEN INSERT (id, n) VALUES (s.id, 1)"
+        )
+        each = [[f"INSERT INTO t VALUES ({100 * writer + number}, 0)", merge, OVERWRITE] for number in range(1, 7)]
+        return [statement for three in each for statement in three]
+
+    done: dict[int, list[int]] = {}
+    with start(config, spark_settings(), statements(2)) as process:
+        at_once(
+            lambda: done.update({1: carried_out(own, statements(1))}),
+            lambda: done.update({2: json.loads(process.communicate("go\n")[0])}),
+        )
+    merges = {writer: sum(number % 3 == 1 for number in numbers) for writer, numbers in done.items()}
+    assert all(merges.values())
+    expected = {0: sum(merges.values()), 1: sum(merges.values())}
+    for writer, numbers in done.items():
+        expected[10 + writer] = merges[writer]
+        expected |= {100 * writer + number // 3 + 1: 0 for number in numbers if number % 3 == 0}
+    left = own.table("t").collect()
+    assert len(left) == len(expected)
+    assert {row.id: row.n for row in left} == expected

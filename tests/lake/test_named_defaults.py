@@ -253,17 +253,16 @@ def test_a_default_by_spark_is_that_of_duckdb(twins: tuple[SparkSession, DuckDBP
     added = [each for each in named if "NOT NULL" not in each[1]]
     spark_columns = ", ".join(f"`{name}` {text}" for name, text, _ in named)
     duckdb_columns = ", ".join(f'"{name}" {text}' for name, _, text in named)
+    kept_columns = ", ".join(f'"{name}" {text}' for name, _, text in added)
     types = ", ".join(f'"{name}" {text.partition(" DEFAULT")[0]}' for name, _, text in added)
-    plain.execute("BEGIN")
-    for number in (1, 2):
-        plain.execute(f"CREATE TABLE d{number} (id BIGINT, {duckdb_columns})")
-    for side in "sd":
-        plain.execute(f"CREATE TABLE {side}3 (id BIGINT); INSERT INTO {side}3 VALUES (0)")
-        plain.execute(f"CREATE TABLE {side}4 (id BIGINT, {types}); INSERT INTO {side}4 (id) VALUES (0)")
-    plain.execute("COMMIT; CREATE TABLE s2 (a BIGINT)")
-    for name, _, text in added:
-        plain.execute(f'ALTER TABLE d3 ADD COLUMN "{name}" {text}')
-        plain.execute(f'ALTER TABLE d4 ALTER "{name}" SET DEFAULT {text.partition(" DEFAULT")[2]}')
+    statements = (
+        *(f"CREATE TABLE d{number} (id BIGINT, {duckdb_columns})" for number in (1, 2)),
+        *(f"CREATE TABLE d{number} (id BIGINT, {kept_columns})" for number in (3, 4)),
+        f"CREATE TABLE s2 (a BIGINT); CREATE TABLE s3 (id BIGINT); CREATE TABLE s4 (id BIGINT, {types})",
+        *(f"INSERT INTO {table} (id) VALUES (0)" for table in ("d3", "s3", "s4")),
+        f"INSERT INTO d4 VALUES (0{', NULL' * len(added)})",
+    )
+    plain.execute(f"BEGIN; {'; '.join(statements)}; COMMIT")
     sql.sql(f"CREATE TABLE s1 (id BIGINT, {spark_columns})")
     sql.sql(f"CREATE OR REPLACE TABLE s2 (id BIGINT, {spark_columns})")
     sql.sql(f"ALTER TABLE s3 ADD COLUMNS ({', '.join(f'`{name}` {text}' for name, text, _ in added)})")
