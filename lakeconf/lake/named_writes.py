@@ -171,7 +171,7 @@ def _default_texts(scope: Scope, described: Sequence[Sequence[Any]], types: Mapp
 def _constant(column: str, spark_type: str, text: str) -> object:
     kind = spark_type.partition("(")[0]
     if kind not in _CONSTANTS:
-        raise UnsupportedError(f"DuckLake has no default for {column!r}, a column of the type {spark_type}")
+        raise UnsupportedError(f"the column {column!r} of the type {spark_type} has no default", hint="omit DEFAULT")
     try:
         return _CONSTANTS[kind](text)
     except OverflowError as error:

@@ -172,6 +172,9 @@ def test_tables_are_defined_and_changed(sql: SparkSession, lake: Lake) -> None:
         "ALTER TABLE raw.t RENAME COLUMN n TO number",
         "ALTER TABLE raw.t ALTER COLUMN number TYPE BIGINT",
         "ALTER TABLE raw.t DROP COLUMN number",
+        "ALTER TABLE raw.t RENAME COLUMN tags.element.v TO w",
+        "ALTER TABLE raw.t ALTER COLUMN tags.element.w TYPE BIGINT",
+        "ALTER TABLE raw.t DROP COLUMN tags.element.k",
         "COMMENT ON TABLE raw.t IS 'another'",
         "ALTER TABLE raw.t ALTER COLUMN ts COMMENT 'when'",
         "ALTER TABLE raw.t RENAME TO raw.u",
@@ -181,7 +184,7 @@ def test_tables_are_defined_and_changed(sql: SparkSession, lake: Lake) -> None:
         assert len(lake.snapshots()) == before + 1, statement
     lake.refresh()
     renamed = lake.table("raw.u")
-    assert renamed.schema["tags"] == "STRUCT(k VARCHAR, v INTEGER)[]"
+    assert renamed.schema["tags"] == "STRUCT(w BIGINT)[]"
     assert (renamed.comment, renamed.column_comments["ts"]) == ("another", "when")
     keys = [row.data_type for row in sql.sql("DESCRIBE TABLE EXTENDED raw.u").collect() if row.col_name == "Comment"]
     assert keys == ["another"]

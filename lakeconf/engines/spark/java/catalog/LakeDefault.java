@@ -16,6 +16,7 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.Platform;
+import org.apache.spark.unsafe.types.UTF8String;
 
 // The default that a statement gives a column: DuckLake has constants.
 class LakeDefault {
@@ -27,6 +28,9 @@ class LakeDefault {
             value = ResolveDefaultColumns.analyze(column, type, sql, "ALTER TABLE").eval((InternalRow) null);
         }
         if (value == null) return Arrays.asList(new Object[] {column, null, null});
+        if (value instanceof UTF8String && !UTF8String.fromString(value.toString()).equals(value)) {
+            throw LakeServer.raised("UnsupportedError: the default of the column `" + column + "` is not UTF-8\n  hint: write a text");
+        }
         String text = value instanceof byte[] ? HexFormat.of().formatHex((byte[]) value) : value.toString();
         return Arrays.asList(new Object[] {column, type.catalogString(), text});
     }
