@@ -274,16 +274,18 @@ class Store:
 
         return list_backups(self, place)
 
-    def plan_restore_lake(self, backup: str) -> LakeRestorePlan:
+    def plan_restore_lake(self, backup: str, *, adopt_later: bool = False) -> LakeRestorePlan:
         """What `restore_lake` would do, and which commits it would lose; nothing is changed.
 
         The errors are those of `restore_lake`.
         """
         from lakeconf.transfer.restore_lake import plan_restore_lake
 
-        return plan_restore_lake(self, backup)
+        return plan_restore_lake(self, backup, adopt_later=adopt_later)
 
-    def restore_lake(self, backup: str, *, plan: LakeRestorePlan | None = None) -> LakeRestorePlan:
+    def restore_lake(
+        self, backup: str, *, plan: LakeRestorePlan | None = None, adopt_later: bool = False
+    ) -> LakeRestorePlan:
         """Puts the catalog of a backup in the place of this lake's catalog, or where there is none.
 
         An existing catalog is backed up beside the backup before it is replaced in one transaction. Lakes that are open
@@ -292,6 +294,8 @@ class Store:
         Args:
             backup: The folder or URI of the backup.
             plan: The result of `plan_restore_lake`: if the lake has changed since, nothing is done.
+            adopt_later: True to bring back the files of later appends to tables that later commits only appended to,
+                in one more snapshot. Nothing else of these commits comes back, such as idempotency keys.
 
         Returns:
             What was done.
@@ -304,7 +308,7 @@ class Store:
         """
         from lakeconf.transfer.restore_lake import restore_lake
 
-        return restore_lake(self, backup, plan)
+        return restore_lake(self, backup, plan, adopt_later=adopt_later)
 
     def plan_move(self, target: Store) -> MovePlan:
         """What `move_to` would copy; nothing is changed. The errors are those of `move_to`."""

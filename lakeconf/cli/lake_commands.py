@@ -119,8 +119,13 @@ def _row(state: BackupState) -> tuple[str, ...]:
 @click.command("restore-lake", short_help="Restore the catalog of a lake from a backup.")
 @click.argument("backup")
 @store_option
+@click.option(
+    "--adopt-later", is_flag=True, help="Bring back the rows of later appends, in tables that were only appended to."
+)
 @change_options
-def restore_lake_command(backup: str, store: str | None, source: str | None, change: ChangeOptions) -> None:
+def restore_lake_command(
+    backup: str, store: str | None, source: str | None, change: ChangeOptions, *, adopt_later: bool
+) -> None:
     """Put the catalog of BACKUP, a folder or URI that `lakeconf backups` lists, in the place of the store's catalog, or
     where there is none.
 
@@ -128,12 +133,12 @@ def restore_lake_command(backup: str, store: str | None, source: str | None, cha
     catalog beside BACKUP, and replaces it in one transaction. Writers of lakeconf wait meanwhile.
     """  # noqa: D205 - click shows the first paragraph
     chosen_store = init(source).get_store(store)
-    plan = chosen_store.plan_restore_lake(backup)
+    plan = chosen_store.plan_restore_lake(backup, adopt_later=adopt_later)
     if change.is_text:
         show_lines(str(plan))
     done = change.carry_out(
         f"Restore {chosen_store.name} to snapshot {plan.backup.snapshot_id}?",
-        lambda: chosen_store.restore_lake(backup, plan=plan),
+        lambda: chosen_store.restore_lake(backup, plan=plan, adopt_later=adopt_later),
         lambda done: (done or plan).data() | {"done": done is not None},
         needed=True,
     )

@@ -32,6 +32,7 @@ from lakeconf.guard.marker import LakeMarker
 from lakeconf.logs import escaped, event_logger
 from lakeconf.store import Store, for_reading, open_connection
 from lakeconf.transfer.backup import back_up_to, missing_files
+from lakeconf.transfer.later_files import LaterFiles, later_files, later_tables, register_later
 from lakeconf.transfer.move_target import MoveTarget
 from lakeconf.transfer.opened import locked, opened_backup, opened_copy, opened_lake
 from lakeconf.transfer.staged_catalog import relocate
@@ -70,6 +71,7 @@ class LakeRestorePlan:
         newest: The newest snapshot of the lake now; None if it has no catalog.
         lost: The commits that the backup lacks.
         kept: The backup of the catalog that was replaced; None in a plan, and without such a catalog.
+        later: The files of later appends that come back, and those that do not, by table; empty if nobody asked.
     """
 
     store: str
@@ -77,13 +79,15 @@ class LakeRestorePlan:
     newest: int | None
     lost: tuple[LostCommit, ...]
     kept: str | None = None
+    later: tuple[LaterFiles, ...] = ()
     data_path: str | None = field(default=None, repr=False)  # as the catalog that is replaced has it
 
     def __str__(self) -> str:
         backup = self.backup
         lines = [f"backup  snapshot {backup.snapshot_id} of {backup.snapshot_time:%Y-%m-%d %H:%M:%S} UTC"]
         if self.newest is None:
-            return f"{lines[0]}\nlost    all later commits: there is no catalog to list them"
+            lines.append("lost    all later commits: there is no catalog to list them")
+            return "\n".join([*lines, *self._later()])
         lines.append(f"lost    {counted(len(self.lost), 'commit')}{':' if self.lost else ''}")
         lines += [
             escaped(f"        {lost.snapshot_id}  {lost.time:%Y-%m-%d %H:%M:%S}  {lost.author or '-'}  {lost.changes}")
@@ -92,7 +96,10 @@ class LakeRestorePlan:
         expired = self.newest - backup.snapshot_id - len(self.lost)
         if expired > 0:
             lines.append(f"        and {counted(expired, 'commit')} whose snapshots have expired")
-        return "\n".join(lines)
+        return "\n".join([*lines, *self._later()])
+
+    def _later(self) -> list[str]:
+        return [escaped(f"{'adds  ' if files.problem is None else 'leaves'}  {files}") for files in self.later]
 
     def data(self) -> dict[str, Any]:
         """Its attributes as values of JSON."""
@@ -103,23 +110,26 @@ class LakeRestorePlan:
             "newest": self.newest,
             "lost": lost,
             "kept": self.kept,
+            "later": [files.data() for files in self.later],
         }
 
 
-def plan_restore_lake(store: Store, backup: str) -> LakeRestorePlan:
+def plan_restore_lake(store: Store, backup: str, *, adopt_later: bool = False) -> LakeRestorePlan:
     """What `restore_lake` would do; nothing is changed."""
-    with _opened(store, backup) as restoring:
+    with _opened(store, backup, adopt_later=adopt_later) as restoring:
         return restoring.plan()
 
 
-def restore_lake(store: Store, backup: str, shown: LakeRestorePlan | None = None) -> LakeRestorePlan:
+def restore_lake(
+    store: Store, backup: str, shown: LakeRestorePlan | None = None, *, adopt_later: bool = False
+) -> LakeRestorePlan:
     """Restores a lake, and returns what was done; see `Store.restore_lake`."""
-    with _opened(store, backup) as restoring:
+    with _opened(store, backup, adopt_later=adopt_later) as restoring:
         return restoring.carry_out(shown)
 
 
 @contextlib.contextmanager
-def _opened(store: Store, path: str) -> Iterator[LakeRestore]:
+def _opened(store: Store, path: str, *, adopt_later: bool) -> Iterator[LakeRestore]:
     if store.read_only:
         raise LakeconfError(f"the store {store.name!r} is read-only", hint="remove read_only from attach_options")
     with opened_backup(store, path) as (place, backup), place.catalog(backup) as catalog:
@@ -128,7 +138,7 @@ def _opened(store: Store, path: str) -> Iterator[LakeRestore]:
         with MoveTarget.opened(store) as target:
             target.check_not_moving()
             target.check_encryption(encrypted=backup.encrypted)
-            yield LakeRestore(store, place, backup, catalog, target)
+            yield LakeRestore(store, place, backup, catalog, target, adopt_later)
 
 
 @dataclass
@@ -140,17 +150,22 @@ class LakeRestore:
     backup: Backup
     catalog: Path  # a private copy of its catalog
     target: MoveTarget
+    adopt_later: bool  # True to bring back the files of later appends
 
     def plan(self) -> LakeRestorePlan:
         """The plan; nothing is changed."""
         plan = LakeRestorePlan(self.store.name, self.backup, None, ())
         with opened_copy(self.store, self.catalog) as copy:
             self._check(copy)
+            known = None
             if self.target.has_catalog():
-                known = frozenset((snapshot.snapshot_id, snapshot.time) for snapshot in snapshots(copy))
+                commits = frozenset((snapshot.snapshot_id, snapshot.time) for snapshot in snapshots(copy))
                 with self._lake() as reader:
-                    plan = self._over(plan, reader, known)
+                    plan = self._over(plan, reader, commits)
+                    known = later_tables(reader) if self.adopt_later else None
             self._check_files(copy)
+            if self.adopt_later:
+                plan = replace(plan, later=later_files(copy, self.backup.snapshot_time, known))
         return plan
 
     def carry_out(self, shown: LakeRestorePlan | None) -> LakeRestorePlan:
@@ -165,6 +180,9 @@ class LakeRestore:
                 )
             kept = None if plan.newest is None else self._keep()
             self._relocate(plan)
+            appended = [files for files in plan.later if files.problem is None]
+            if appended:
+                register_later(self.store, self.catalog, appended)
             if plan.newest is None:
                 self.target.write_catalog(self.catalog, private=self.backup.encrypted)
             else:

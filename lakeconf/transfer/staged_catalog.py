@@ -34,9 +34,10 @@ _COLUMNS = """
     SELECT table_name, column_name, data_type FROM duckdb_columns()
     WHERE database_name = ? AND schema_name = ? AND starts_with(table_name, 'ducklake_') ORDER BY column_index
 """
+# The columns of a table are those of its last own version: an option that it gets is a version of the lake only.
 _INLINED = """
     SELECT i.table_name, i.table_id, max(v.begin_snapshot) FROM ducklake_inlined_data_tables AS i
-    LEFT JOIN ducklake_schema_versions AS v ON v.table_id = i.table_id AND v.schema_version = i.schema_version
+    LEFT JOIN ducklake_schema_versions AS v ON v.table_id = i.table_id AND v.schema_version <= i.schema_version
     GROUP BY ALL
 """
 # The names of all tables, asked of the catalog itself.

@@ -88,6 +88,18 @@ def ids(lake: Lake, table: str = "t") -> list[int]:
     return sorted(lake.table(table).scan().collect("pyarrow").to_native()["id"].to_pylist())
 
 
+def place_of(store: Store, folder: Path) -> str:
+    """A place for backups of a store: a folder, or one in the bucket of its files."""
+    location = "" if store.storage_backend is None else store.storage_backend.location
+    return str(folder / "backups") if "://" not in location else location.removesuffix("lake/") + "backups"
+
+
+def remove_catalog(folder: Path) -> None:
+    """Removes the catalog of a store of `new_store` that is a file."""
+    for path in folder.glob("catalog*"):
+        path.unlink()
+
+
 def rows(lake: Lake, query: str) -> list[tuple[Any, ...]]:
     """The rows that plain DuckDB reads, in order."""
     native: Any = lake.sql(query).to_native()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from local_stores import in_bucket, new_store
+from local_stores import in_bucket, new_store, place_of
 from strength import in_prove
 from whole_lakes import backed_up, everything, fill
 
@@ -57,10 +57,12 @@ def place(tmp_path: Path) -> str:
     return str(tmp_path / "backups")
 
 
-def place_of(store: Store, folder: Path) -> str:
-    """A place for backups beside the files of a store."""
-    location = "" if store.storage_backend is None else store.storage_backend.location
-    return str(folder / "backups") if "://" not in location else location.removesuffix("lake/") + "backups"
+def test_a_lake_whose_table_keeps_rows_in_the_catalog_by_a_later_option_is_backed_up(store: Store, place: str) -> None:
+    with store.connect() as connection:
+        connection.execute("CALL prod.set_option('data_inlining_row_limit', 10, table_name => 't')")
+        connection.execute("INSERT INTO t VALUES (600)")
+    with backed_up(store, store.back_up(place)) as copy, copy.connect() as connection:
+        assert connection.sql("FROM t WHERE id = 600").fetchall() == [(600,)]
 
 
 @pytest.mark.parametrize(("catalog", "storage"), KINDS)

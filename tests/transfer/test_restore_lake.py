@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import dying_move
 import pytest
-from local_stores import new_store
+from local_stores import new_store, place_of, remove_catalog, rows
 from strength import PROVE, in_prove
 from whole_lakes import everything, fill
 
@@ -80,11 +80,6 @@ def change(store: Store, *, number: int = 600) -> None:
         lake.table("t").delete("id < 60")
 
 
-def place_of(store: Store, folder: Path) -> str:
-    location = "" if store.storage_backend is None else store.storage_backend.location
-    return str(folder / "backups") if "://" not in location else location.removesuffix("lake/") + "backups"
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("catalog", "storage"), [*KINDS, *in_prove(REST)])
 def test_restored_lake_is_equal_and_continues(
@@ -115,11 +110,6 @@ def test_restored_lake_is_equal_and_continues(
     with store.open() as lake:
         assert len(lake.table("raw.events").to_arrow()) == count
     assert {state.problem for state in store.backups(place)} == {None}
-
-
-def remove_catalog(folder: Path) -> None:
-    for path in folder.glob("catalog*"):
-        path.unlink()
 
 
 @pytest.mark.parametrize("kind", ["sqlite", pytest.param("duckdb", marks=pytest.mark.prove)])
@@ -433,7 +423,7 @@ storage_backend = {{ type = "local", path = "prod/data" }}
 
 
 def restored(folder: Path, backup: str, number: int, when: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, dying_move.__file__, str(number), when, "restore-lake", backup, "--yes"]
+    command = [sys.executable, dying_move.__file__, str(number), when, "restore-lake", backup, "--yes", "--adopt-later"]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
@@ -447,10 +437,18 @@ def test_killed_restore_leaves_the_old_lake_or_the_new_one(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "lakeconf.toml").write_text(CONFIG.format(kind=kind))
     store = new_store(request, tmp_path, "prod", kind, "local")
-    fill(store, SHORT)
-    new, backup = ids(store), store.back_up(str(tmp_path / "backups"))
+    fill(store, (*SHORT, "CREATE TABLE appended AS SELECT range AS id FROM range(2)"))
+    before, backup = ids(store), store.back_up(str(tmp_path / "backups"))
     change(store)
-    old = ids(store)
+    with store.open() as lake:
+        lake.table("appended").append([{"id": 7}])
+
+    def state() -> tuple[list[Any], list[Any]]:
+        with store.open() as lake:
+            appended = rows(lake, "FROM appended")
+        return ids(store), appended
+
+    old, new = state(), (before, [(0,), (1,), (7,)])
     if is_lost:
         remove_catalog(tmp_path / "prod")
     shutil.copytree(tmp_path / "prod", tmp_path / "before")
@@ -463,13 +461,13 @@ def test_killed_restore_leaves_the_old_lake_or_the_new_one(
         killed = restored(tmp_path, backup.path, number, "before" if number % 2 else "after")
         assert killed.returncode == -signal.SIGKILL, killed.stderr
         try:
-            assert ids(store) in (old, new)
+            assert state() in (old, new)
         except CatalogLostError:
             assert is_lost
         assert {state.problem for state in store.backups(str(tmp_path / "backups"))} == {None}
         again = restored(tmp_path, backup.path, 0, "")
         assert again.returncode == 0, (number, again.stderr)
-        assert ids(store) == new
+        assert state() == new
         with store.open() as lake:
             assert lake.maintenance.plan_cleanup(older_than=timedelta(days=1)).paths == []
         assert [path.name for path in (tmp_path / "prod").iterdir() if path.name.startswith(".")] == []

@@ -16,7 +16,7 @@ _SCHEMA = """
     FROM {source}
 """
 # DuckLake's own fields have ids from here on: row ids, snapshot ids and positions.
-_FIRST_INTERNAL = 2147483539
+FIRST_INTERNAL = 2147483539
 # Names of a repeated group that make it the element of its list, by the rules of Parquet for older writers.
 _OLD_ELEMENTS = ("array", "_tuple")
 WRITE_AGAIN = "write the rows to new files, or load them: lakeconf load, or a model of the kind append"
@@ -78,7 +78,7 @@ def _check_field(path: str, field: Field, shown: str) -> None:
     problem = None
     if field.kind == "INT96":
         problem = "is an INT96, which has no time zone and no bounds"
-    elif (field.field_id or 0) >= _FIRST_INTERNAL:
+    elif (field.field_id or 0) >= FIRST_INTERNAL:
         problem = "is one of the hidden columns of another lake"
     elif field.repetition == "REPEATED":
         problem = "is repeated without being a list"

@@ -42,10 +42,12 @@ class _Leaf(NamedTuple):
     kind_id: str
 
 
-def check_rows(source: Source, paths: Sequence[str], types: Mapping[str, str], *, full: bool) -> int:
+def check_rows(
+    source: Source, paths: Sequence[str], types: Mapping[str, str], *, full: bool, keys: Sequence[str] = ()
+) -> int:
     """Compares the rows that DuckLake would read from files with those of the source's own reader.
 
-    Returns the number of rows.
+    Returns the number of rows. `keys` are the partition keys of the table, if the files are in its partition folders.
 
     Raises:
         SchemaError: DuckLake cannot register the files with these types.
@@ -55,7 +57,9 @@ def check_rows(source: Source, paths: Sequence[str], types: Mapping[str, str], *
         columns = ", ".join(f"{identifier(name)} {kind}" for name, kind in types.items())
         table = qualified(alias, "main", _TABLE)
         cursor.execute(f"CREATE TABLE {table} ({columns})")
-        in_path = bool(source.partitions)
+        if keys:
+            cursor.execute(f"ALTER TABLE {table} SET PARTITIONED BY ({', '.join(keys)})")
+        in_path = bool(source.partitions or keys)
         with registering():
             cursor.execute(registration_sql(alias, "main", _TABLE, paths, in_path=in_path))
         ours = tally(cursor, table, types, full=full)
