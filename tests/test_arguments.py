@@ -43,6 +43,8 @@ OTHERS: dict[str, dict[str, object]] = {
     "cleanup": {"older_than": None},
     "plan_cleanup": {"older_than": None},
     "attach": {"connection": None},
+    "plan_restore_lake": {"backup": "backups/b"},
+    "restore_lake": {"backup": "backups/b"},
 }
 # `for_reading` and `replace` serve lakeconf itself.
 FLAGS = [

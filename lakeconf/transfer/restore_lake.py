@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from lakeconf.arguments import check_flags
 from lakeconf.catalog.history import change_summaries
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.snapshot import Snapshot, latest, snapshots
@@ -130,6 +131,7 @@ def restore_lake(
 
 @contextlib.contextmanager
 def _opened(store: Store, path: str, *, adopt_later: bool) -> Iterator[LakeRestore]:
+    check_flags(adopt_later=adopt_later)
     if store.read_only:
         raise LakeconfError(f"the store {store.name!r} is read-only", hint="remove read_only from attach_options")
     with opened_backup(store, path) as (place, backup), place.catalog(backup) as catalog:

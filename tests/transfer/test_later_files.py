@@ -196,5 +196,7 @@ def test_an_encrypted_lake_gets_no_later_files(tmp_path: Path, request: pytest.F
     with store.open() as lake:
         lake.create_table("t", {"id": "BIGINT"}).append([{"id": 1}])
     backup = store.back_up(str(tmp_path / "backups")).path
-    with pytest.raises(UnsupportedError, match="only the lost commits have the keys"):
+    with pytest.raises(UnsupportedError, match="only the lost commits have the keys") as raised:
         store.restore_lake(backup, adopt_later=True)
+    assert raised.value.hint == "omit --adopt-later"
+    store.restore_lake(backup)
