@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from anomalies import ALLOWED_BY_PREFIX_CONSISTENCY, ALLOWED_BY_SNAPSHOT_ISOLATION, find_anomalies
 from history import NEVER, Maintained, Read, Transaction, load, load_maintenance, now
-from history_plan import LIST, MAINTENANCE, REMOVING, Task, create_tables, names
+from history_plan import LIST, MAINTENANCE, REMOVING, ROWS, Task, create_tables, names
+from history_stream import StreamReader
 from history_writer import found, maintain, opened, read, run_all, work
 from local_stores import config_of, in_bucket, on_postgres, on_sqlite
 from servers import postgres
-from strength import PROVE
+from strength import PROVE, in_prove
 
 import lakeconf
 
@@ -314,11 +315,32 @@ def test_a_lake_in_a_bucket(
 @pytest.mark.slow
 @pytest.mark.prove("sqlite", "duckdb")
 def test_two_processes_with_spark_that_write_the_same_keys(task: Task, request: pytest.FixtureRequest) -> None:
-    """While a third one removes old files and snapshots. One is a thread of this process, as below."""
+    """While a third one removes old files and snapshots. In the short run, one is a thread of this process."""
     first = replace(task, threads=1, count=SPARK, tables=1, writer="spark")
     second, maintainer = replace(first, process=1), maintained(replace(task, process=2, tables=1))
-    run = Run([second, maintainer], here=[(first, request.getfixturevalue("spark"))])
+    if PROVE:
+        run = Run([first, replace(second, faults=("kill",)), maintainer])
+    else:
+        run = Run([second, maintainer], here=[(first, request.getfixturevalue("spark"))])
     check(run.history(), "duckdb", "spark")
+
+
+# A stream has the catalog open all the time, which only one process can with DuckDB's.
+@pytest.mark.slow
+@pytest.mark.parametrize("task", [*in_prove(["sqlite"]), "postgres"], indirect=True)
+def test_a_stream_beside_writers_has_each_row_once(task: Task, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """While files are merged and rewritten; each query of the stream continues where the one before ended."""
+    reader = StreamReader(task, request.getfixturevalue("spark"), tmp_path)
+    second = replace(task, process=1, count=LONG, faults=("kill",))
+    run = Run([maintained(task, removes=False), second])
+    with reader.following():
+        history = run.history()
+    streamed = reader.history(history[-1].reads)
+    assert {each.key: each.values for each in streamed[-1].reads} == {
+        each.key: each.values for each in history[-1].reads if each.key.startswith(f"{ROWS}_0/")
+    }
+    assert len(streamed) > 1
+    check([*history, *streamed], "duckdb")
 
 
 @pytest.mark.slow
