@@ -69,6 +69,16 @@ RIGHT = {
         "FROM {lake}.t ORDER BY i",
         [(1,), (2,)],
     ),
+    "530": Right(
+        [
+            "CREATE TABLE {lake}.a (i INT)",
+            "ALTER TABLE {lake}.a RENAME TO t",
+            _EXPIRE,
+            "INSERT INTO {lake}.t VALUES (1)",
+        ],
+        "FROM {lake}.t",
+        [(1,)],
+    ),
     "536": Right(
         ["CREATE TABLE {lake}.t (i INT)", *(f"INSERT INTO {{lake}}.t VALUES ({i})" for i in range(9)), _MERGE],
         "SELECT count(*), sum(i)::INT, (SELECT count(*) FROM ducklake_list_files('{lake}', 't')) FROM {lake}.t",
@@ -151,6 +161,19 @@ RIGHT = {
         "SELECT (SELECT count(*) FROM {lake}.t), count(*), sum(v)::INT FROM {lake}.t WHERE id >= 0",
         [(8, 8, 40)],
         inlined=10,
+    ),
+    "973": Right(
+        [
+            "CREATE TABLE {lake}.t (a INT, b INT)",
+            "ALTER TABLE {lake}.t SET SORTED BY (a)",
+            "BEGIN",
+            "ALTER TABLE {lake}.t ALTER COLUMN b SET DEFAULT 42",
+            "ALTER TABLE {lake}.t RENAME COLUMN a TO c",
+            "COMMIT",
+            "INSERT INTO {lake}.t VALUES (3, 30), (1, 10)",
+        ],
+        "SELECT c FROM {lake}.t",
+        [(1,), (3,)],
     ),
     "1004": Right(
         [
