@@ -28,6 +28,16 @@ RANDOM_SEQUENCES = 20_000 if PROVE else 20
 MOST_STEPS = 6
 # The first steps of the pairs that run in CI; `make prove` runs all pairs.
 IN_CI = {"add", "promote the late column", "move the default"}
+# The steps between two writes that run in CI: a sequence that is an error repeats all others.
+BETWEEN_IN_CI = (
+    "add",
+    "add a struct",
+    "promote",
+    "drop",
+    "rename the late column",
+    "append with a new column",
+    "delete",
+)
 # After these, a change feed of the table before them is not about the same table.
 _OF_OTHER_TABLES = {"rename the table", "drop the table", "create the table", "restore"}
 
@@ -150,7 +160,8 @@ def test_two_steps_in_one_transaction_equal_two_transactions(stores: tuple[Store
 @pytest.mark.prove("sqlite", "postgres", "files")
 @pytest.mark.parametrize("write", ["append", "execute UPDATE"])
 def test_a_step_between_two_writes_equals_its_transactions(stores: tuple[Store, Store], write: str) -> None:
-    check(stores, tables_of([(write, step, write) for step in STEPS]), writer=None, reader=None)
+    steps = STEPS if PROVE else BETWEEN_IN_CI
+    check(stores, tables_of([(write, step, write) for step in steps]), writer=None, reader=None)
 
 
 @pytest.mark.slow

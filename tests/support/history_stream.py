@@ -79,10 +79,8 @@ class StreamReader:
             values: dict[str, list[int]] = {key: [] for key in lists}
             for k, v in rows:
                 values.setdefault(f"{self._table}/{k}", []).append(v)
-            reads = tuple(
-                Read(key, tuple(sorted(each, key=lambda value, key=key: places.get((key, value), len(places)))))
-                for key, each in values.items()
-            )
+            placed = {key: sorted((places.get((key, v), len(places)), v) for v in each) for key, each in values.items()}
+            reads = tuple(Read(key, tuple(v for _, v in each)) for key, each in placed.items())
             done.append(Transaction(_PROCESS - number, _PROCESS, reads, "ok", began, ended, "stream"))
         return done
 
