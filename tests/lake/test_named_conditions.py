@@ -157,7 +157,7 @@ SELECT * FROM (SELECT i, b, k FROM {e}) PIVOT (count(k) FOR b IN (true, false))
 SELECT e.k FROM {e} e WHERE e.n > (SELECT avg(n) FROM {e} o WHERE o.s = e.s)
 SELECT e.k FROM {e} e WHERE (e.i, e.s) IN (SELECT i, s FROM {e} WHERE k % 2 = 0)
 SELECT max(k) FROM {e} WHERE i = (SELECT min(i) FROM {e} WHERE i > 0)
-SELECT k FROM {e} WHERE s = ANY (SELECT 'a') OR b
+SELECT k FROM {e} WHERE s IN (SELECT lower('A')) OR b
 SELECT k, i FROM {e} |> WHERE i > 0 |> SELECT k
 """
 ZONES = ["America/New_York", *(["UTC", "Asia/Kolkata"] if PROVE else [])]
