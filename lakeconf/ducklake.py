@@ -17,6 +17,10 @@ MARKER = "_lakeconf.json"
 MOVING = "_lakeconf_move.json"
 # The schema of lakeconf's own tables in a lake.
 INTERNAL_SCHEMA = "lakeconf"
+# The name under which a branch attaches the lake that it is a branch of.
+PARENT = "lakeconf_parent"
+# The view in that schema that records of what a lake is a branch.
+BRANCH_RECORD = "branch"
 # The versions of the extension whose undocumented function `ducklake_commit` the tests have run.
 STAGED_COMMIT_VERSIONS = frozenset({"d8a1881e"})
 # And the types of catalogs, as in `ducklake_settings`, on which they have run it.

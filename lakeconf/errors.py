@@ -153,6 +153,10 @@ class CatalogChangedError(CatalogError):
     retryable = True
 
 
+class BranchError(CatalogError):
+    """A branch does not exist, or the snapshot that it reads is not kept, has expired, or is that of another lake."""
+
+
 class CatalogVersionError(CatalogError):
     """The ducklake extension does not support the version of the catalog.
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
-from socket import gethostname
 from typing import TYPE_CHECKING, Any, cast
 
 from lakeconf.arguments import check_flags, native_connection
+from lakeconf.backends.access import Reread
 from lakeconf.backends.backend import MetadataBackend, StorageBackend, StoreNames
 from lakeconf.backends.metadata.migration import check_merged_files
 from lakeconf.backends.secrecy import guard_options
@@ -23,15 +22,15 @@ from lakeconf.backends.store_options import (
     reads_only,
 )
 from lakeconf.connection.connection import Connection, connect, load_extension
-from lakeconf.ducklake import MARKER, MOVING, metadata_database
+from lakeconf.ducklake import MARKER, MOVING, PARENT, metadata_database
 from lakeconf.errors import (
+    BranchError,
     CatalogError,
     CatalogLostError,
     CatalogMissingError,
     CatalogVersionError,
     LakeconfError,
     QueryError,
-    StorageError,
     storage_errors,
 )
 from lakeconf.secret import Secret, Settings, masked
@@ -46,6 +45,8 @@ from lakeconf.sql import (
     Statement,
     Use,
     Value,
+    folded,
+    identifier,
     listing_sql,
 )
 
@@ -53,16 +54,19 @@ if TYPE_CHECKING:
     import duckdb
 
     from lakeconf.guard.backups import Backup
+    from lakeconf.guard.pins import Pin
+    from lakeconf.lake.branches.branching import Branch
     from lakeconf.lake.lake import Lake
     from lakeconf.transfer.backup import BackupState
     from lakeconf.transfer.move import MovePlan
     from lakeconf.transfer.restore_lake import LakeRestorePlan
 
-Reread = Callable[[], StorageBackend | None]
 _NAME = 'pass the name of the store: Store("dev", …)'
 _METADATA = 'pass a backend: SQLiteMetadata(uri="catalog.sqlite"); get_store() makes a store from TOML'
 _STORAGE = 'pass a backend: LocalStorage(path="data"), or None if the metadata backend keeps the files'
 _MIGRATION = "automatic_migration"
+# A branch attaches the other lake under another name, and reads it at a snapshot of its own.
+_OWN_OPTIONS = frozenset({"metadata_catalog", "snapshot_time", "snapshot_version"})
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -78,6 +82,7 @@ class Store:
         committer: How merges of Spark are committed: `auto`, `public` or `staged`.
         hidden: Secrets elsewhere in the configuration, to be masked here as well.
         maintenance: Limits of maintenance, such as `{"deadline": "30m", "memory_limit": "4GB"}`.
+        branch_of: The store of the lake that this one is a branch of.
         config: The file that declares the store; None if Python code made it.
         reread: Reads the storage backend again, in another process.
 
@@ -94,6 +99,7 @@ class Store:
     committer: str = "auto"
     hidden: Iterable[Secret] = ()
     maintenance: Mapping[str, str] = field(default_factory=dict)
+    branch_of: Store | None = None
     config: str | None = None
     reread: Reread | None = None
 
@@ -110,6 +116,8 @@ class Store:
         check_options(self.name, "attach_options", options)
         check_options(self.name, "maintenance", limits)
         check_attach_options(self.name, options, self.alias)
+        if self.branch_of is not None:
+            _check_branch(self, self.branch_of)
 
     def __repr__(self) -> str:
         text = (
@@ -133,6 +141,14 @@ class Store:
         return reads_only(self.attach_options)
 
     @property
+    def parent(self) -> Store | None:
+        """The store of the lake that this one is a branch of, as the branch attaches it; None if it is no branch."""
+        if self.branch_of is None:
+            return None
+        options = {key: value for key, value in self.branch_of.attach_options.items() if key not in _OWN_OPTIONS}
+        return for_reading(self.branch_of.replace(alias=PARENT, attach_options=options))
+
+    @property
     def extensions(self) -> tuple[str, ...]:
         """The DuckDB extensions that the store needs, in loading order."""
         storage = () if self.storage_backend is None else self.storage_backend.extensions
@@ -144,8 +160,20 @@ class Store:
 
     @property
     def statements(self) -> tuple[Statement, ...]:
-        """The statements that attach the lake: extensions, settings, secrets, ATTACH, USE."""
-        attach = self.metadata_backend.statements(self.names, self.storage_backend, self.attach_options)
+        """The statements that attach the lake: extensions, settings, secrets, ATTACH, USE; of a branch, both lakes."""
+        parent = self.parent
+        if parent is None:
+            return self.own_statements
+        before = [statement for statement in parent.statements if not isinstance(statement, Use)]
+        return (*before, *(statement for statement in self.own_statements if statement not in before))
+
+    @property
+    def own_statements(self) -> tuple[Statement, ...]:
+        """The same without the lake that this one is a branch of."""
+        options = dict(self.attach_options)
+        if self.branch_of is not None:  # only `lakeconf branch` creates it
+            options["create_if_not_exists"] = False
+        attach = self.metadata_backend.statements(self.names, self.storage_backend, options)
         storage = () if self.storage_backend is None else self.storage_backend.duckdb_settings
         settings = (*self.metadata_backend.duckdb_settings, *storage)
         secrets = self.secrets
@@ -158,7 +186,8 @@ class Store:
         backends = [self.metadata_backend, *([self.storage_backend] if self.storage_backend else [])]
         of_backends = tuple(secret for backend in backends for secret in backend.secrets_held())
         options = (value for value in self.attach_options.values() if isinstance(value, Secret))
-        return tuple(dict.fromkeys((*of_backends, *options, *self.hidden)))
+        of_parent = () if self.branch_of is None else self.branch_of.secrets
+        return tuple(dict.fromkeys((*of_backends, *options, *of_parent, *self.hidden)))
 
     def preview_sql(self, *, show_secrets: bool = False, portable: bool = False) -> list[str]:
         """Returns the SQL that attaches the lake, without connecting.
@@ -310,6 +339,41 @@ class Store:
 
         return restore_lake(self, backup, plan, adopt_later=adopt_later)
 
+    def create_branch(self, *, at: int | None = None) -> Branch:
+        """Makes this store's lake a branch of the lake that `branch_of` names: no data is copied.
+
+        Its tables are those of that lake at one snapshot, which the maintenance of that lake then keeps. For a branch
+        that exists, only this pin is renewed.
+
+        Args:
+            at: The snapshot; by default the newest.
+
+        Returns:
+            The branch, with the views and macros that it does not have.
+
+        Raises:
+            BranchError: The store is no branch, its lake has something else already, or it is the same lake.
+            SnapshotNotFoundError: There is no such snapshot.
+        """
+        from lakeconf.lake.branches.branching import create_branch
+
+        return create_branch(self, at)
+
+    def drop_branch(self) -> None:
+        """Drops everything in this branch, with its files and its pin; `BranchError` if it is none.
+
+        An empty lake remains. After a `CommitError`, as writers were active all the time, call it again.
+        """
+        from lakeconf.lake.branches.branching import drop_branch
+
+        drop_branch(self)
+
+    def branches(self) -> list[Pin]:
+        """The branches of this lake, each with the snapshot that maintenance keeps for it."""
+        from lakeconf.lake.branches.branching import branches
+
+        return branches(self)
+
     def plan_move(self, target: Store) -> MovePlan:
         """What `move_to` would copy; nothing is changed. The errors are those of `move_to`."""
         from lakeconf.transfer.move import plan_move
@@ -410,12 +474,30 @@ def _loading(store: Store) -> Iterator[None]:
 
 
 def attach_to(store: Store, connection: Connection, *, uses: bool = True) -> None:
-    """Attaches the lake to a lakeconf connection; otherwise like `Store.attach`, which `uses` it or not."""
+    """Attaches the lake to a lakeconf connection; otherwise like `Store.attach`, which `uses` it or not.
+
+    The lake that it is a branch of is attached first.
+    """
+    parent = store.parent
+    if parent is None:
+        _attach_own(store, connection, uses=uses)
+        return
+    _check_free(store, connection)
+    _attach_own(parent, connection, uses=False)
+    try:
+        _attach_own(store, connection, uses=uses)
+    except BaseException:
+        with contextlib.suppress(LakeconfError):
+            connection.execute(f"DETACH {identifier(PARENT)}")
+        raise
+
+
+def _attach_own(store: Store, connection: Connection, *, uses: bool) -> None:
     _check_free(store, connection)
     hint = "check the uri of the catalog, the path of the files, and their permissions"
     with storage_errors(f"the store {store.name!r} cannot be opened", hint=hint):
         try:
-            for statement in store.statements:
+            for statement in store.own_statements:
                 if isinstance(statement, Attach):
                     _attach(store, connection, statement)
                 elif not isinstance(statement, Use):
@@ -425,6 +507,11 @@ def attach_to(store: Store, connection: Connection, *, uses: bool = True) -> Non
                         connection.run(statement)
         except CatalogMissingError as error:
             check_not_lost(store, connection)
+            if store.branch_of is not None:
+                raise BranchError(
+                    f"the lake of {store.name!r} is not a branch yet",
+                    hint=f"make it: lakeconf branch {store.branch_of.name} {store.name}",
+                ) from error
             file = store.metadata_backend.file()
             raise CatalogMissingError(
                 f"store {store.name!r} has no lake yet{f' in {file}' if file else ''}; the first write creates it",
@@ -434,7 +521,8 @@ def attach_to(store: Store, connection: Connection, *, uses: bool = True) -> Non
 
 def _attach(store: Store, connection: Connection, statement: Attach) -> None:
     """Attaches the lake, and creates it only if the data path has no files of a lake."""
-    must_exist, file = creates_nothing(store.attach_options), store.metadata_backend.file()
+    must_exist = store.branch_of is not None or creates_nothing(store.attach_options)
+    file = store.metadata_backend.file()
     is_missing = file is not None and not (file.is_file() and file.stat().st_size)
     if is_missing and not must_exist:
         check_not_lost(store, connection)
@@ -478,7 +566,8 @@ def _check_free(store: Store, connection: Connection) -> None:
             hint=f"DETACH it, or set another alias below [stores.{store.name}]",
         )
     metadata = metadata_database(store.alias, store.attach_options.get("metadata_catalog"))
-    attaches = any(isinstance(statement, Attach) and statement.alias == store.alias for statement in store.statements)
+    own = store.own_statements
+    attaches = any(isinstance(statement, Attach) and statement.alias == store.alias for statement in own)
     if attaches and connection.rows(databases, [metadata]):
         # DuckLake would replace it: another lake on this connection would then write to the catalog of this one.
         raise CatalogError(
@@ -488,7 +577,7 @@ def _check_free(store: Store, connection: Connection) -> None:
     load_extension(connection, "ducklake")
     existing = dict(connection.rows("SELECT name, secret_string FROM duckdb_secrets()"))
     made_by_lakeconf = [text for name, text in existing.items() if name.startswith("lakeconf_")]
-    for statement in store.statements:
+    for statement in own:
         if isinstance(statement, CreateSecret) and statement.name.lower() in existing:
             _check_own(store, statement, made_by_lakeconf)
 
@@ -537,70 +626,6 @@ def check_not_lost(store: Store, connection: Connection) -> None:
         )
 
 
-@dataclass(frozen=True)
-class Access:
-    """How an executor reaches the files of a lake, with credentials that it finds itself."""
-
-    names: StoreNames
-    # The pickled storage backend, with the names of variables in place of secrets; None if a secret is written in the
-    # configuration.
-    storage: bytes | None = field(repr=False)
-    # Reads the backend from the configuration in this case; None if Python code made the store.
-    reread: Reread | None = None
-
-    @classmethod
-    def of(cls, store: Store) -> Access:
-        """The access to the files of a store."""
-        try:
-            pickled = pickle.dumps(store.storage_backend)
-        # A secret that does not come from a variable, or a class that executors cannot import.
-        except (TypeError, AttributeError, pickle.PicklingError):
-            return cls(store.names, None, store.reread)
-        # Another text of the backend may contain the same value.
-        shows = any(secret.reveal().encode() in pickled for secret in store.secrets)
-        return cls(store.names, None, store.reread) if shows else cls(store.names, pickled)
-
-    def backend(self) -> StorageBackend:
-        """The storage backend."""
-        storage: StorageBackend | None
-        if self.storage is not None:
-            try:
-                storage = pickle.loads(self.storage)  # noqa: S301 - the driver wrote it
-            except LakeconfError as error:  # a variable is not set
-                raise StorageError(
-                    f"{error.message} in the Python processes of Spark on {gethostname()}",
-                    hint="set it on the machines of the cluster, or use a role; Spark passes on no variables by itself",
-                ) from None
-        elif self.reread is not None:
-            storage = self.reread()
-        else:
-            raise StorageError(
-                f"a secret of the store {self.names.store!r} was given by Python code, and {gethostname()} lacks it",
-                hint="declare the store in a file, and take its secrets from variables",
-            )
-        if storage is None:
-            raise StorageError(f"the store {self.names.store!r} has no storage_backend on {gethostname()}")
-        return storage
-
-    def connect(self) -> Connection:
-        """Opens an in-memory DuckDB instance that reaches the files; errors are those of `backend`."""
-        storage = self.backend()
-        connection = connect(storage.secrets_held())
-        try:
-            # The other tasks of the executor use the other cores and the rest of the memory.
-            connection.execute("SET threads = 1; SET memory_limit = '2GB'")
-            for name in ("ducklake", *storage.extensions):
-                load_extension(connection, name)
-            for setting in storage.duckdb_settings:
-                connection.run(setting)
-            for secret in storage.secrets(self.names):
-                connection.run(secret)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
-
 def _hidden_in(statement: Statement, secrets: Sequence[Secret], names: StoreNames) -> Statement:
     # lakeconf's statements are named tuples; those of third-party backends may be any type.
     make = getattr(statement, "_make", None)
@@ -629,6 +654,44 @@ def check_arguments(name: object, metadata_backend: object, storage_backend: obj
         _check("storage_backend", storage_backend, StorageBackend, "a storage backend", _STORAGE)
     if alias:
         _check("alias", alias, str, "a string", "omit it to attach the lake under the name of the store")
+
+
+def _check_branch(store: Store, parent: object) -> None:
+    """Rejects a branch that cannot be attached beside the lake that it is a branch of."""
+    if not isinstance(parent, Store):
+        raise StoreError(store.name, "branch_of", "is not a store", hint="pass the store of the other lake")
+    hint: str | None = "name the store of a lake that is no branch"
+    if parent.branch_of is not None:
+        problem = f"{parent.name} is a branch itself"
+    elif parent.storage_backend is None or not (parent.metadata_backend.file() or parent.metadata_backend.server()):
+        problem = f"{parent.name} cannot keep a snapshot for a branch: {parent.metadata_backend.type} has no locks"
+        hint = "use a lake with a catalog in SQLite, DuckDB or PostgreSQL"
+    elif (_catalog(parent) or ()) == _catalog(store) or _location(store) == _location(parent):
+        problem, hint = f"{parent.name} has the same catalog or data path", "give the branch its own, of a new lake"
+    elif folded(store.alias) == PARENT:
+        problem, hint = f"{PARENT!r} is the name of the other lake in a branch", "set another alias"
+    elif shared := sorted(_secret_names(store) & _secret_names(parent)):
+        problem, hint = f"both stores have the secret {shared[0]!r}", "set another secret_name for the branch"
+    else:
+        return
+    raise StoreError(store.name, "branch_of", problem, hint=hint)
+
+
+def _catalog(store: Store) -> tuple[object, ...] | None:
+    """Where the catalog is, as far as the store says it; two names of a server are found when the branch is made."""
+    backend, names = store.metadata_backend, StoreNames("store", "alias")
+    file, server = backend.file(), backend.server()
+    place = file.resolve() if file is not None else None if server is None else server.address
+    return None if place is None else (place, backend.catalog_schema(names))
+
+
+def _location(store: Store) -> tuple[str, str] | None:
+    storage = store.storage_backend
+    return None if storage is None else (storage.namespace, storage.location.rstrip("/"))
+
+
+def _secret_names(store: Store) -> set[str]:
+    return {statement.name.lower() for statement in store.own_statements if isinstance(statement, CreateSecret)}
 
 
 def _check(argument: str, value: object, kind: type, what: str, hint: str) -> None:

@@ -30,6 +30,11 @@ DESTRUCTIVE = re.compile(r"\b(delet|drop|overwrit|rebuild|expire|replac|repair|c
 # What following a hint with such a word changes. No hint may be the reason that rows of a lake are lost: it names the
 # rows, asks for a copy or a comparison first, or leads to a command that shows its plan and asks.
 CONSEQUENCES = {
+    "drop it first: lake.drop_table(": "a table in whose place the user creates a view",
+    "drop it first: lakeconf branch --drop": "a branch in whose place the user makes another one",
+    "drop the branch with `lakeconf branch": "a branch that cannot be read any more",
+    "drop the table in the branch, create it there": "no rows: the lake that the branch was made of has them",
+    "or delete the file if it does not exist": "the pin of a branch that was deleted",
     "DROP VIEW …": "views and macros that have no rows",
     "PRAGMA journal_mode = DELETE": "the journal of a copy",
     "expire these snapshots first": "old snapshots, which the user names",

@@ -46,7 +46,14 @@ LAYERS: dict[str, set[str]] = BASE | {
 TRANSFERS = ("backup", "move", "restore_lake")
 BACK = {
     ("lakeconf.store", f"lakeconf.{name}")
-    for name in ("lake.lake", "lake.named_lake", "guard.backups", *(f"transfer.{name}" for name in TRANSFERS))
+    for name in (
+        "lake.lake",
+        "lake.named_lake",
+        "lake.branches.branching",
+        "guard.backups",
+        "guard.pins",
+        *(f"transfer.{name}" for name in TRANSFERS),
+    )
 }
 # Function-level imports that follow the order; they load slow modules or optional dependencies.
 LAZY = {

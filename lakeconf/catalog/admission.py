@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from lakeconf.ducklake import INTERNAL_SCHEMA, OWN_QUERIES, SERVER_QUERIES, SQLITE_NO_TABLES
+from lakeconf.ducklake import BRANCH_RECORD, INTERNAL_SCHEMA, OWN_QUERIES, SERVER_QUERIES, SQLITE_NO_TABLES
 from lakeconf.errors import CatalogError
 from lakeconf.sql import URL_ENDS, literal
 
@@ -58,7 +58,8 @@ _MISSING = " UNION ALL ".join(
     f"SELECT '{column}', NULL, false FROM ducklake_{table} WHERE {column} IS NULL"  # noqa: S608
     for table, column in _NEEDED
 )
-# DuckDB would run the SQL of a view where lakeconf has looked up a table. lakeconf reads only tables in its own schema.
+# DuckDB would run the SQL of a view where lakeconf has looked up a table. lakeconf reads only tables in its own schema;
+# it never runs the view that records of what a lake is a branch.
 _HIDING = f"""
     WITH named AS (
         SELECT is_view, s.schema_name || '.' || name AS name, begin_snapshot,
@@ -67,6 +68,7 @@ _HIDING = f"""
             UNION ALL SELECT true, schema_id, view_name, begin_snapshot, end_snapshot FROM ducklake_view)
         JOIN (SELECT DISTINCT schema_id, schema_name FROM ducklake_schema) AS s USING (schema_id))
     SELECT 'view', v.name, false FROM named AS v WHERE is_view AND (starts_with(lower(v.name), '{INTERNAL_SCHEMA}.')
+        AND v.name <> '{INTERNAL_SCHEMA}.{BRANCH_RECORD}'
         OR EXISTS (SELECT 1 FROM named AS t WHERE NOT t.is_view AND lower(t.name) = lower(v.name)
             AND t.begin_snapshot < v.until AND v.begin_snapshot < t.until))
 """  # noqa: S608

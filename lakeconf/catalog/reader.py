@@ -101,6 +101,14 @@ class Cursors:
 
 
 @dataclass(frozen=True)
+class ParentLake:
+    """The lake that another one is a branch of, attached to the same connection."""
+
+    reader: CatalogReader
+    snapshot_id: int  # the snapshot at which the branch reads it
+
+
+@dataclass(frozen=True)
 class CatalogReader:
     """A lake that is attached to a connection, and its metadata database.
 
@@ -112,6 +120,8 @@ class CatalogReader:
     alias: str  # the name under which the lake is attached
     # The schema of the metadata tables; None to use the schema of ATTACH, or the default.
     metadata_schema: str | None = None
+    # The lake that this one is a branch of, and the snapshot at which it is read; None if it is no branch.
+    parent: ParentLake | None = field(default=None, repr=False)
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[MetadataTransaction]:
@@ -176,7 +186,7 @@ class CatalogReader:
 
     def on(self, connection: Connection) -> CatalogReader:
         """A reader of the same catalog on another connection, which knows what this one has checked."""
-        other = CatalogReader(connection, self.alias, self.metadata_schema)
+        other = CatalogReader(connection, self.alias, self.metadata_schema, self.parent)
         vars(other)["_checked_up_to"] = self._checked_up_to
         return other
 
@@ -184,7 +194,7 @@ class CatalogReader:
     def one_state(self) -> Iterator[CatalogReader]:
         """A reader whose transactions, inside the `with` block, are one transaction, so that they see one state."""
         with self.transaction() as transaction:
-            state = _OneState(self.connection, self.alias, self.metadata_schema, transaction)
+            state = _OneState(self.connection, self.alias, self.metadata_schema, self.parent, transaction)
             vars(state).update(vars(self) | vars(state))
             yield state
 

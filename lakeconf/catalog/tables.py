@@ -16,7 +16,7 @@ from lakeconf.catalog.forgotten_deletes import check_deletes
 from lakeconf.catalog.pruning.bucket_keys import has_other_rows, is_bucket
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
 from lakeconf.catalog.snapshot import require
-from lakeconf.ducklake import INTERNAL_SCHEMA, visible_at
+from lakeconf.ducklake import INTERNAL_SCHEMA, PARENT, visible_at
 from lakeconf.errors import CatalogError, SchemaError, TableNotFoundError, UnsupportedError, suggestion
 from lakeconf.sql import folded, identifier
 
@@ -24,7 +24,8 @@ DEFAULT_SCHEMA = "main"
 _PART = r'"(?:[^"\0]|"")+"|[^".\0]+'
 _VIEWS_AND_MACROS = f"""
     WITH other AS (
-        SELECT 'view' AS kind, schema_id, view_name AS name, begin_snapshot, end_snapshot FROM ducklake_view
+        SELECT CASE WHEN sql LIKE 'SELECT * FROM {PARENT}.%' THEN 'table' ELSE 'view' END AS kind, schema_id,
+            view_name AS name, begin_snapshot, end_snapshot FROM ducklake_view
         UNION ALL
         SELECT 'macro', schema_id, macro_name, begin_snapshot, end_snapshot FROM ducklake_macro
     )
@@ -110,6 +111,13 @@ def refuse_missing(
 ) -> NoReturn:
     """Raises the error for a name."""
     for kind, *parts in transaction.rows(_VIEWS_AND_MACROS, [snapshot_id, *name]):
+        if kind == "table":
+            raise UnsupportedError(
+                f"{joined_name(*parts)} is a table of the lake that this one is a branch of, and the branch has not "
+                "written it",
+                hint="open the branch by its own store, with branch_of, and read the table there with lake.table(…) or "
+                "lake.sql(…); the branch has a history of it from its first write on",
+            )
         qualified = ".".join(identifier(part) for part in (transaction.alias, *parts))
         call = f"{qualified} AT (VERSION => {snapshot_id})" if kind == "view" else f"{qualified}(…)"
         raise UnsupportedError(

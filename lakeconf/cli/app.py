@@ -34,7 +34,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "Change": {
             **dict.fromkeys(("load", "adopt"), "lakeconf.cli.pipeline_commands"),
             **dict.fromkeys(("maintain", "restore", "undo", "copy"), "lakeconf.cli.change_commands"),
-            **dict.fromkeys(("move", "backup", "backups", "restore-lake"), "lakeconf.cli.lake_commands"),
+            **dict.fromkeys(("move", "branch", "backup", "backups", "restore-lake"), "lakeconf.cli.lake_commands"),
         },
         "Pipelines": dict.fromkeys(("plan", "run", "test", "graph"), "lakeconf.cli.pipeline_commands"),
     }

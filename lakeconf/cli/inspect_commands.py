@@ -228,7 +228,8 @@ def tables_command(table: str | None, store: str | None, source: str | None, for
     """
     with init(source).get_store(store).open(read_only=True) as lake:
         if table is not None:
-            _show_files(table_size(lake, table), lake._session.reader.data_path, format_name)  # noqa: SLF001 - as below
+            root = lake._scope.source(table).session.reader.data_path  # noqa: SLF001 - as below
+            _show_files(table_size(lake, table), root, format_name)
             return
         sizes = table_sizes(lake)
     sizes_data = [{name: getattr(size, name) for name in _SIZES} | {"files": len(size.files)} for size in sizes]

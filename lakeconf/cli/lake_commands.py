@@ -1,4 +1,4 @@
-"""Commands on whole lakes: move, backup, backups, restore-lake."""
+"""Commands on whole lakes: move, branch, backup, backups, restore-lake."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ import click
 from lakeconf.cli.options import ChangeOptions, change_options, output_options, store_option
 from lakeconf.cli.output import show, show_json, show_lines, show_table
 from lakeconf.config.config import init
+from lakeconf.errors import BranchError
 from lakeconf.wording import byte_size, counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from lakeconf.store import Store
     from lakeconf.transfer.backup import BackupState
     from lakeconf.transfer.move import MovePlan
 
@@ -65,6 +67,89 @@ def _data(plan: MovePlan, *, done: bool) -> dict[str, object]:
     data = dataclasses.asdict(plan)
     data.pop("is_done")
     return data | {"done": done}
+
+
+@click.command("branch", short_help="Make, list or drop branches of a lake.")
+@click.argument("parent", required=False, metavar="[STORE]")
+@click.argument("branch", required=False, metavar="[BRANCH]")
+@click.option("--at", type=click.IntRange(min=0), metavar="VERSION", help="Snapshot; by default the newest.")
+@click.option("--drop", metavar="BRANCH", help="Drop a branch, with its files and its pin.")
+@change_options
+def branch_command(
+    parent: str | None, branch: str | None, at: int | None, drop: str | None, source: str | None, change: ChangeOptions
+) -> None:
+    """Make the store BRANCH a branch of the store STORE, without copying data; without BRANCH, list the branches.
+
+    The store BRANCH needs a catalog and a folder of its own, and `branch_of = "STORE"`. Its tables are those of STORE
+    at one snapshot, which `lakeconf maintain` of STORE keeps, until it writes them. For a branch that exists, the
+    command only makes sure that the snapshot is kept.
+    """
+    config = init(source)
+    if drop is not None:
+        if parent is not None or at is not None:
+            raise click.UsageError("--drop takes the name of the branch, and nothing else")
+        _drop(config.get_store(drop), change)
+    elif parent is None:
+        raise click.UsageError("name a store, or a branch with --drop")
+    elif branch is None:
+        if at is not None:
+            raise click.UsageError("--at needs the name of a branch")
+        _list_branches(config.get_store(parent), change)
+    else:
+        _make_branch(config.get_store(branch), config.known(parent), at, change)
+
+
+def _drop(store: Store, change: ChangeOptions) -> None:
+    def drop() -> bool:
+        store.drop_branch()
+        return True
+
+    done = change.carry_out(
+        f"Drop the branch {store.name}, with all its tables?",
+        drop,
+        lambda done: {"branch": store.name, "done": bool(done)},
+        needed=True,
+    )
+    if done and change.is_text:
+        show(f"dropped {store.name}: its catalog and folder are an empty lake now")
+
+
+def _list_branches(store: Store, change: ChangeOptions) -> None:
+    pins = store.branches()
+    if not change.is_text:
+        show_json([pin.data() for pin in pins])
+    elif pins:
+        rows = [(pin.store, str(pin.snapshot_id), pin.snapshot_time, pin.path) for pin in pins]
+        show_table([("branch", "snapshot", "time (UTC)", "pin"), *rows])
+    else:
+        show(f"{store.name} has no branches")
+
+
+def _make_branch(store: Store, parent: str, at: int | None, change: ChangeOptions) -> None:
+    if store.branch_of is None or store.branch_of.name != parent:
+        raise BranchError(
+            f"the store {store.name!r} is not declared as a branch of {parent}",
+            hint=f'write branch_of = "{parent}" below [stores.{store.name}]',
+        )
+    made = change.carry_out(
+        f"Make {store.name} a branch of {parent}?",
+        lambda: store.create_branch(at=at),
+        lambda made: (
+            {"branch": store.name, "parent": parent, "snapshot_id": at}
+            if made is None
+            else {
+                "branch": made.store,
+                "parent": made.parent,
+                "snapshot_id": made.snapshot_id,
+                "left_out": made.left_out,
+            }
+        ),
+        needed=True,
+    )
+    if made is not None and change.is_text:
+        show(f"{made.store} is a branch of {made.parent} at snapshot {made.snapshot_id}")
+        for reason in made.left_out:
+            show(f"left out: {reason}")
 
 
 @click.command("backup", short_help="Back up the catalog of a lake.")

@@ -6,9 +6,11 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from lakeconf.catalog.admission import check_folder
 from lakeconf.catalog.definitions import check_not_replaced
+from lakeconf.catalog.inherited import source_of
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.tables import full_name, tables
 from lakeconf.commit.conflicts import Base, is_same_table, read_name
@@ -18,6 +20,15 @@ from lakeconf.commit.transaction_commit import CommitHeader
 from lakeconf.ducklake import check_commit_text, commit_json
 from lakeconf.errors import LakeconfError
 from lakeconf.guard.locks import Held
+from lakeconf.sql import folded
+
+
+class TableSource(NamedTuple):
+    """Where the rows of a table are."""
+
+    session: Session  # this lake; or, if it is a branch that has not written the table, the lake that it was made of
+    table: str  # the name of the table there
+    snapshot_id: int  # the snapshot to read
 
 
 @dataclass(frozen=True)
@@ -49,6 +60,24 @@ class Scope:
     def base(self) -> Base:
         """The snapshot from which conflict checks start."""
         return self.session.base if self.transaction is None else self.transaction.base
+
+    def source(self, table: str) -> TableSource:
+        """Where the rows of a table are; whether it exists is not checked."""
+        parent = self.session.parent
+        if parent is not None and not self.has_changed(table):
+            name = source_of(self.session.reader, table, self.snapshot_of(table))
+            if name is not None:
+                return TableSource(parent, name, parent.snapshot_id)
+        return TableSource(self.session, table, self.snapshot_of(table))
+
+    def snapshot_of(self, table: str) -> int:
+        """The snapshot at which a table is read: in a transaction, a branch may get tables of its own after it."""
+        transaction = self.transaction
+        return self.snapshot_id if transaction is None else transaction.snapshot_of(folded(full_name(table)))
+
+    def has_changed(self, table: str) -> bool:
+        """True if the open transaction changes the definition of a table."""
+        return self.transaction is not None and folded(full_name(table)) in self.transaction.contents.targets
 
     def add_read(self, table: str | None) -> None:
         """Records a read for conflict checks."""

@@ -33,6 +33,8 @@ class Transaction:
     held: Held | None = None  # the lake's lock that protects the transaction; None if the metadata backend has no locks
     explicit: bool = False  # True for `lake.transaction()`; False for the transaction of a single write
     contents: CommitContents = field(default_factory=CommitContents)
+    # The tables that a branch got while the transaction was open, each with the snapshot that created it.
+    own_since: dict[str, int] = field(default_factory=dict)
     staging: StagingArea = field(init=False)  # the rows that its writes have staged
     _commit: TransactionCommit = field(init=False)
     # Held by the thread that adds a write, so that threads sharing a transaction take turns.
@@ -43,6 +45,10 @@ class Transaction:
         session, header = self.session, self.header
         self.staging = StagingArea(session.engine, session.writer, session.reader, header.token)
         self._commit = TransactionCommit(session, self.base, header, self.contents, self.staging, self.held)
+
+    def snapshot_of(self, table: str) -> int:
+        """The snapshot at which it reads a table, by its full name in lower case."""
+        return self.own_since.get(table, self.snapshot_id)
 
     def check_open(self) -> None:
         """Rejects writes, audits and runs in a transaction that has ended."""

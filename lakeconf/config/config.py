@@ -84,6 +84,11 @@ def _storage_of(path: str | None, name: str) -> StorageBackend | None:
     return init(path if path is not None and Path(path).exists() else None).get_store(name).storage_backend
 
 
+def _from_file(store: Store, file: str | None) -> Store:
+    parent = None if store.branch_of is None else _from_file(store.branch_of, file)
+    return store.replace(config=file, reread=functools.partial(_storage_of, file, store.name), branch_of=parent)
+
+
 class Config:
     """A configuration; create it with `init()`.
 
@@ -210,7 +215,7 @@ class Config:
             store = None
             if reading.store is not None and not problems:
                 file = None if self.path is None else str(self.path.resolve())
-                store = reading.store.replace(config=file, reread=functools.partial(_storage_of, file, name))
+                store = _from_file(reading.store, file)
             located = None if problems else reading.located
             reading = reading._replace(store=store, located=located, problems=tuple(problems))
             if store is None:

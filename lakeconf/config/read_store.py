@@ -17,7 +17,7 @@ from lakeconf.config.environment import Environment
 from lakeconf.config.file import ConfigSource
 from lakeconf.config.resolve import STORE_KEYS, Draft, Inheritance, Origin, Path, value_at
 from lakeconf.config.toml_text import dotted
-from lakeconf.errors import ConfigError, LakeconfError, Problem
+from lakeconf.errors import ConfigError, LakeconfError, Problem, listed, suggestion
 from lakeconf.secret import HiddenText, Secret, hidden
 from lakeconf.sql import CreateSecret
 from lakeconf.store import Store
@@ -80,7 +80,13 @@ def read_store(
     store = None
     # No store has an empty name, which is a problem of the file; see `structure_problems`.
     if name and metadata is not None and (storage is not None or "storage_backend" not in draft.values):
-        about = {"alias": alias, "attach_options": options, "maintenance": limits, "committer": _committer(draft)}
+        about: dict[str, Any] = {
+            "alias": alias,
+            "attach_options": options,
+            "maintenance": limits,
+            "committer": _committer(draft),
+        }
+        about["branch_of"] = _branch_of(draft, stores, environment, secrets)
         store = _composed(draft, metadata, storage, about)
     problems = tuple(in_order(draft.problems))
     # Without the environment, a store with variables has only placeholder values.
@@ -90,7 +96,7 @@ def read_store(
     created = (
         ()
         if whole is None
-        else tuple(statement for statement in whole.statements if isinstance(statement, CreateSecret))
+        else tuple(statement for statement in whole.own_statements if isinstance(statement, CreateSecret))
     )
     return StoreReading(whole, problems, draft.values, draft.origins, draft.looked_up, unknown, located, created)
 
@@ -144,6 +150,35 @@ def _committer(draft: Draft) -> str:
     return COMMITTERS[0]
 
 
+def _branch_of(
+    draft: Draft, stores: Inheritance, environment: Environment | None, secrets: Sequence[Secret]
+) -> Store | None:
+    """The store of the lake that a store is a branch of."""
+    name, key = _text(draft, "branch_of"), ("branch_of",)
+    if name is None:
+        return None
+    if name not in stores.stores:
+        hint = suggestion(name, stores.stores, f"use one of the stores: {listed(stores.stores)}")
+        draft.report(Code.UNKNOWN_STORE, f"unknown store {name!r}", key, hint=hint)
+        return None
+    try:
+        is_branch = "branch_of" in stores.merged(name).values
+    except ConfigError:
+        is_branch = False
+    if is_branch:  # also a store that is a branch of itself
+        hint = "name the store of a lake that is no branch"
+        draft.report(Code.WRONG_VALUE, f"{name} is a branch itself", key, hint=hint)
+        return None
+    parent = read_store(stores, name, environment, secrets)
+    draft.looked_up.update(parent.variables)
+    if parent.problems:
+        hint = f"run: lakeconf validate {name}"
+        draft.report(Code.WRONG_VALUE, f"the store {name!r} has problems", key, hint=hint)
+    elif parent.unresolved:
+        draft.unresolved.add(key)
+    return parent.located
+
+
 def _options(draft: Draft, table: str) -> dict[str, Any]:
     """The valid options of a table."""
     options = draft.values.get(table, {})
@@ -195,7 +230,7 @@ def _composed(
         hide = (*metadata.secrets_held(), *(storage.secrets_held() if storage else ()), *draft.hidden)
         metadata, storage = _with_hidden(metadata, hide), _with_hidden(storage, hide)
         store = Store(draft.name, metadata, storage, hidden=draft.hidden, **options)
-        names = [statement.name.lower() for statement in store.statements if isinstance(statement, CreateSecret)]
+        names = [statement.name.lower() for statement in store.own_statements if isinstance(statement, CreateSecret)]
     except LakeconfError as error:  # a backend of another package may raise any
         key, message = (error.key, error.problem) if isinstance(error, StoreError) else ("", error.message)
         # Only what the file contains has a place: an alias may be the name of the store.

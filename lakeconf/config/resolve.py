@@ -17,7 +17,7 @@ from lakeconf.errors import ConfigError, Problem, listed, suggestion
 from lakeconf.secret import Secret, masked
 
 BACKENDS = ("metadata_backend", "storage_backend")
-STORE_KEYS = (*BACKENDS, "alias", "attach_options", "maintenance", "committer", "extends")
+STORE_KEYS = (*BACKENDS, "alias", "attach_options", "maintenance", "committer", "extends", "branch_of")
 # A command with its arguments: they are shown, and other processes see them.
 WITHOUT_VARIABLES = ("metadata_backend", "password_command")
 _NO_VARIABLES = "remove ${…}: the command can read the environment itself; write $${ for a literal ${"

@@ -93,6 +93,11 @@ def _store(
                 "examples": ["lake"],
             },
             "attach_options": {"$ref": "#/$defs/attach_options"},
+            "branch_of": {
+                "type": "string",
+                "description": "The store of the lake that this one is a branch of: see `lakeconf branch`.",
+                "examples": ["prod"],
+            },
             "committer": {
                 "anyOf": [{"enum": list(COMMITTERS)}, _VARIABLE],
                 "description": "How merges of Spark are committed; default auto, which is public.",

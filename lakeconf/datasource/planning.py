@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakeconf.backends.access import Access
 from lakeconf.catalog.partial_lake import refuse_encrypted
 from lakeconf.catalog.pruning.predicates import columns_of, to_duckdb_sql
 from lakeconf.catalog.pruning.scan_plan import ScanPlan, plan_with_inlined_rows
@@ -24,7 +25,7 @@ from lakeconf.engines.spark.read.native_scan import exact_rows, refuse_columns
 from lakeconf.engines.spark.read.parts import FilePart, Part, RowPart, divided, stream_of
 from lakeconf.errors import LakeconfError, UnsupportedError, suggestion
 from lakeconf.lake.opening import open_session
-from lakeconf.store import Access, Store, for_reading
+from lakeconf.store import Store, for_reading
 
 _READ = ("table", "store", "config", "version", "timestamp", "columns", "where")
 _STREAM = ("table", "store", "config", "columns", "since", "changes", "snapshots_per_batch")

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from lakeconf.backends.access import Access
 from lakeconf.catalog.column_types import Fact, has
 from lakeconf.catalog.file_footers import chunks_sql
 from lakeconf.catalog.tables import TableInfo, refuse_internal
@@ -31,7 +32,7 @@ from lakeconf.engines.spark.write.files import staged_source
 from lakeconf.engines.spark.write.parquet_options import parquet_options
 from lakeconf.lake.opening import open_session
 from lakeconf.sql import identifier, listing_sql, literal
-from lakeconf.store import Access, Store
+from lakeconf.store import Store
 from lakeconf.write import context
 from lakeconf.write.operations.delete import Deletion, delete_rows
 

@@ -109,7 +109,7 @@ class LakeMarker:
             {_CLEANED: time.time()} if is_cleanup else {key: content[key] for key in content.keys() & {_CLEANED}}
         )
         if content != {**self._content(), **cleaned}:
-            self._write(_replace_file, cleaned)
+            self._write(replace_file, cleaned)
 
     def last_cleanup(self) -> float | None:
         """The time at which the last cleanup of this lake began, in seconds since 1970; None if it is not known."""
@@ -165,7 +165,7 @@ class LakeMarker:
         try:
             self.before_cleanup()
         except (CatalogMovedError, CatalogRestoredError):
-            self._write(_replace_file)
+            self._write(replace_file)
             self.before_cleanup()
 
     def create(self) -> None:
@@ -275,7 +275,7 @@ def create_file(path: Path, content: str) -> None:
                 file.write(content)
 
 
-def _replace_file(path: Path, content: str) -> None:
+def replace_file(path: Path, content: str) -> None:
     """Replaces a file atomically."""
     with _written_beside(path, content) as temporary:
         temporary.replace(path)

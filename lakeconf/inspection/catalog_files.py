@@ -59,15 +59,17 @@ class TableSize:
         return sum(file.bytes for file in self.files)
 
 
-def table_sizes(lake: Lake) -> list[TableSize]:
-    """Returns the tables of a lake with their files, at the lake's snapshot."""
-    return [table_size(lake, name) for name in lake.tables()]
+def table_sizes(lake: Lake, *, own: bool = False) -> list[TableSize]:
+    """Returns the tables of a lake with their files, at the lake's snapshot; the `own` ones of a branch, or all."""
+    scope = lake._scope  # noqa: SLF001 - as below
+    names = [name for name in lake.tables() if not own or scope.source(name).session is scope.session]
+    return [table_size(lake, name) for name in names]
 
 
 def table_size(lake: Lake, table: str) -> TableSize:
     """Returns a table with its files, at the lake's snapshot."""
-    reader = lake._session.reader  # noqa: SLF001 - `Table.explain` would plan the scan twice more
-    files, inlined_rows = stored_rows(reader, table, lake.snapshot_id)
+    session, name, snapshot_id = lake._scope.source(table)  # noqa: SLF001 - `Table.explain` would plan the scan twice more
+    files, inlined_rows = stored_rows(session.reader, name, snapshot_id)
     return TableSize(table, tuple(files), inlined_rows)
 
 

@@ -8,10 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakeconf.catalog.column_types import parsed_type
+from lakeconf.catalog.inherited import check_sources, inherited_tables, source_of
+from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.tables import split_name
 from lakeconf.connection.connection import Connection
+from lakeconf.ducklake import PARENT
 from lakeconf.engines.schema_check import fits
 from lakeconf.errors import QueryError, SchemaError, TableNotFoundError
+from lakeconf.lake.opening import store_reader
 from lakeconf.sql import folded, identifier, qualified
 from lakeconf.store import Store, attach_to, for_reading, open_connection
 
@@ -46,16 +50,24 @@ def compare(first: Store, second: Store, table: str, on: Sequence[str] = (), *, 
     if first.name == second.name:
         raise QueryError(f"{first.name} cannot differ from itself", hint="name two stores")
     first, second = for_reading(first), for_reading(second)
+    stores = (first.name, second.name)
     # Both are attached to one connection, so its errors may contain secrets of both.
     first = first.replace(hidden=(*first.hidden, *second.secrets))
     alias = _OTHER if second.alias == first.alias else second.alias
     attached = second.replace(alias=alias, hidden=(*second.hidden, *first.secrets))
-    connection = open_connection(first)
+    opened = first
+    # A branch attaches the lake that it was made of itself; a catalog in a DuckDB file cannot be attached twice.
+    if first.branch_of is not None and first.branch_of.name == second.name:
+        attached = first.parent or attached
+    elif second.branch_of is not None and second.branch_of.name == first.name:
+        opened, first = attached, attached.parent or first
+    connection = open_connection(opened)
     try:
-        attach_to(attached, connection)
+        if opened is not attached and attached.alias != PARENT:
+            attach_to(attached, connection)
         connection.prefer_builtins(first.alias)
         relations = [_relation(connection, store, table) for store in (first, attached)]
-        return difference(connection, (first.name, second.name), (relations[0], relations[1]), table, on, samples)
+        return difference(connection, stores, (relations[0], relations[1]), table, on, samples)
     finally:
         connection.close()
 
@@ -168,6 +180,12 @@ def _relation(connection: Connection, store: Store, table: str) -> str:
     tables = connection.rows(
         "SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = ?", [store.alias]
     )
+    if store.branch_of is not None:
+        reader = store_reader(store, connection)
+        version = latest(reader).snapshot_id
+        tables += [split_name(name) for name in inherited_tables(reader, version)]
+        source = source_of(reader, table, version)
+        check_sources(reader, set() if source is None else {split_name(source)})
     if folded_name not in {tuple(map(folded, names)) for names in tables}:
         raise TableNotFoundError(
             f"the store {store.name!r} has no table {table}",

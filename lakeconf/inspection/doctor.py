@@ -155,7 +155,7 @@ def _extensions(examination: Examination) -> str:
 
 def _secrets(examination: Examination) -> str:
     created = []
-    for statement in examination.store.statements:
+    for statement in examination.store.own_statements:
         if isinstance(statement, CreateSecret):
             created.append(statement.name)
         if not isinstance(statement, (Attach, Use, LoadExtension)):
@@ -173,7 +173,7 @@ def _catalog(examination: Examination) -> str:
     if file is not None:
         store.metadata_backend.prepare(read_only=True)
         store.metadata_backend.admit(examination.connection)
-    (attach,) = [statement for statement in store.statements if isinstance(statement, Attach)]
+    (attach,) = [statement for statement in store.own_statements if isinstance(statement, Attach)]
     changing = {"automatic_migration", *(store.metadata_backend.write_defaults.keys() - store.attach_options.keys())}
     options = {key: value for key, value in attach.options.items() if key not in changing}
     try:

@@ -57,7 +57,7 @@ def metrics(lake: Lake, store: str) -> str:
     Raises:
         CatalogError: The catalog cannot be read.
     """
-    tables = table_sizes(lake)
+    tables = table_sizes(lake, own=True)
     session = lake._session  # noqa: SLF001 - no method of a lake counts snapshots, files to delete or writers
     lines = [
         line

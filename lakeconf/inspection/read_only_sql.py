@@ -21,8 +21,7 @@ from lakeconf.catalog.tables import joined_name, tables_in
 from lakeconf.connection.connection import Connection
 from lakeconf.ducklake import check_placeholders
 from lakeconf.errors import CatalogMissingError, LakeconfError, QueryError, UnsafeQueryError
-from lakeconf.guard.guard import reader_of
-from lakeconf.lake.opening import empty_store
+from lakeconf.lake.opening import empty_store, store_reader
 from lakeconf.sql import literal
 from lakeconf.store import Store, for_reading, open_connection
 
@@ -82,9 +81,12 @@ def _reads_nothing(statement: str) -> bool:
 
 def _query(store: Store, statement: str, limit: int | None) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
     backend = store.metadata_backend.with_own_credentials()
-    reading = for_reading(store).replace(metadata_backend=backend)
+    of = store.branch_of and store.branch_of.replace(
+        metadata_backend=store.branch_of.metadata_backend.with_own_credentials()
+    )
+    reading = for_reading(store).replace(metadata_backend=backend, branch_of=of)
     with hidden_credentials(), open_connection(reading) as connection:
-        reader = reader_of(backend, store.names, connection)
+        reader = store_reader(reading, connection)
         # Check and run the query in one transaction, so that both see the same snapshot.
         connection.execute("BEGIN")
         ((snapshot_id,),) = connection.rows(f"FROM ducklake_current_snapshot({literal(store.alias)})")
@@ -96,11 +98,13 @@ def _query(store: Store, statement: str, limit: int | None) -> tuple[Sequence[st
         stored = StoredQueries.load(reader, snapshot_id)
         stored.open_schemas(connection)
         _check_references(references, stored)
+        stored.check_inherited(statement)
         behind = stored.references_behind(statement)
         check_past(reader, statement, behind)
         if stored.may_miss:
             statement = HiddenColumns.load(reader, snapshot_id).hide(statement, references, (), behind)
-        _restrict(connection, reader, snapshot_id)
+        at_pin = [] if reader.parent is None else [(reader.parent.reader, reader.parent.snapshot_id)]
+        _restrict(connection, [(reader, snapshot_id), *at_pin])
         with tables_suggested(partial(_names, stored), "use one of the tables"):
             return _run(connection, statement, limit)
 
@@ -131,9 +135,10 @@ def _check_references(query: References, stored: StoredQueries) -> None:
     refused = sorted(query.table_functions - READERS - macros)
     if refused:
         raise _unsafe(", ".join(refused))
-    metadata = stored.reader.metadata_database.lower()
+    readers = [stored.reader] if stored.reader.parent is None else [stored.reader, stored.reader.parent.reader]
+    metadata = {reader.metadata_database.lower() for reader in readers}
     for relation in sorted(query.relations):
-        if metadata in (relation.database, relation.schema):
+        if not metadata.isdisjoint((relation.database, relation.schema)):
             raise UnsafeQueryError(
                 f"the query reads {relation} of the catalog database",
                 hint="use lakeconf tables or snapshots to inspect the lake",
@@ -142,16 +147,17 @@ def _check_references(query: References, stored: StoredQueries) -> None:
     stored.check_schemas(query, stored.reader.connection)
 
 
-def _restrict(connection: Connection, reader: CatalogReader, snapshot_id: int) -> None:
-    """Restricts the DuckDB instance to what a query on the lake needs."""
-    files = _files_elsewhere(reader, snapshot_id)
+def _restrict(connection: Connection, lakes: Sequence[tuple[CatalogReader, int]]) -> None:
+    """Restricts the DuckDB instance to what a query on lakes at snapshots needs."""
+    files = [file for reader, snapshot_id in lakes for file in _files_elsewhere(reader, snapshot_id)]
+    folders = [reader.data_path for reader, _ in lakes]
     settings = {
         # DuckDB applies current statistics to past snapshots, which is wrong after files were rewritten.
         "disabled_optimizers": "'statistics_propagation'",
         "autoinstall_known_extensions": "false",
         "autoload_known_extensions": "false",
         "python_enable_replacements": "false",
-        "allowed_directories": f"[{literal(reader.data_path)}]",
+        "allowed_directories": f"[{', '.join(map(literal, folders))}]",
         "allowed_paths": f"[{', '.join(map(literal, files))}]",
         "enable_external_access": "false",
         "lock_configuration": "true",

@@ -23,7 +23,7 @@ def report(lake: Lake, store: Store) -> str:
     """Generates a report of a lake: what to do, tables, files, deleted rows, and planned maintenance."""
     with required("jinja2", extra="report", needed_for="a report"):
         from jinja2 import Environment, StrictUndefined
-    tables, snapshots = table_sizes(lake), lake.snapshots()
+    tables, snapshots = table_sizes(lake, own=True), lake.snapshots()
     environment = Environment(autoescape=True, undefined=StrictUndefined)
     environment.filters |= {"shown": lambda text: escaped(str(text)), "bytes": byte_size}
     page = resources.files("lakeconf.inspection").joinpath("report.html").read_text("utf-8")

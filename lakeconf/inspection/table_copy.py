@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from lakeconf.catalog.inherited import branch_record
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.snapshot import latest
-from lakeconf.catalog.tables import TableInfo, load_table, refuse_internal, tables
+from lakeconf.catalog.tables import TableInfo, load_table, refuse_internal, split_name, tables
 from lakeconf.ducklake import INTERNAL_SCHEMA
 from lakeconf.engines.frames import lazy_rows
 from lakeconf.errors import (
@@ -20,11 +21,13 @@ from lakeconf.errors import (
     UnsupportedError,
 )
 from lakeconf.guard.guard import reader_of
+from lakeconf.guard.pins import Pin, Pins
 from lakeconf.inspection.diff import columns_of, difference
 from lakeconf.lake.adoption.known_files import AdoptedFiles
 from lakeconf.lake.lake import Lake
 from lakeconf.lake.opening import empty_store
 from lakeconf.lake.restore import Declared, create_declared, declared_at, relation_at
+from lakeconf.sql import qualified
 from lakeconf.store import Store, attach_to, for_reading
 from lakeconf.wording import counted
 
@@ -73,7 +76,8 @@ class TableCopies:
     def __init__(self, lake: Lake, source: Store, version: int | None = None) -> None:
         self._lake, self._name = lake, source.name
         self._own = lake._session.reader  # noqa: SLF001 - not for users
-        store = for_reading(source)
+        # Of a branch, only the tables that it has written are copied.
+        store = for_reading(source.replace(branch_of=None))
         if store.alias == self._own.alias:
             store = store.replace(alias=_SOURCE)
         attach_to(store, self._own.connection, uses=False)
@@ -96,8 +100,47 @@ class TableCopies:
                 (table for table in existing if table.schema_name.lower() != INTERNAL_SCHEMA),
                 key=lambda table: table.full_name,
             )
-        source, own = AdoptedFiles(self._reader), AdoptedFiles(self._own)
+        source, own, pin = AdoptedFiles(self._reader), AdoptedFiles(self._own), self._pin()
+        if pin is not None:
+            for table in chosen:
+                self._check_unchanged(table.full_name, pin)
         return [self._step(table, source, own) for table in chosen]
+
+    def _pin(self) -> int | None:
+        """The snapshot of the target that the source was made of, if it is a branch of the target."""
+        record = branch_record(self._reader)
+        if record is None or record.lake != self._own.lake_id:
+            return None
+        Pins(self._own).check(Pin(self._reader.lake_id, self._name, *record), kept=False)
+        return record.snapshot_id
+
+    def _check_unchanged(self, name: str, pin: int) -> None:
+        """Rejects a table that others have changed in the target since the branch was made."""
+        now = self._lake.snapshot_id
+        states = [self._state(name, version) for version in (pin, now)]
+        if states[0] == states[1]:
+            if states[0] is None:
+                return
+            there = [
+                f"{qualified(self._own.alias, *split_name(name))} AT (VERSION => {version})" for version in (pin, now)
+            ]
+            if difference(self._own.connection, (self._name, self._own.alias), (there[0], there[1]), name).only == (
+                0,
+                0,
+            ):
+                return
+        raise CommitConflictError(
+            f"{name} of {self._own.alias} has changed since snapshot {pin}, of which {self._name} was made",
+            hint="make another branch, and repeat the change there; `lakeconf diff` shows how the two differ",
+        )
+
+    def _state(self, name: str, version: int) -> object:
+        """What a table of the target is, apart from its rows; None without one."""
+        try:
+            info = load_table(self._own, name, version)
+        except TableNotFoundError:
+            return None
+        return info.table_id, declared_at(self._own, info, version)
 
     def copy(self, steps: Sequence[CopyStep]) -> int:
         """Carries out a plan in one snapshot of the target; returns that snapshot."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from lakeconf.arguments import check_flags
 from lakeconf.catalog.definitions import check_not_replaced
 from lakeconf.catalog.file_footers import check_decimals, name_classes
+from lakeconf.catalog.inherited import inherited_tables
 from lakeconf.catalog.queries.only_reads import check_only_reads
 from lakeconf.catalog.queries.parsed_query import VIEW_PREFIX, query_over_views, reads_only, unique_view
 from lakeconf.catalog.queries.stored_queries import prepare_query, readable_names, tables_suggested, view_names
@@ -122,8 +123,9 @@ class Lake:
 
     def tables(self) -> list[str]:
         """The sorted names of the tables at the lake's snapshot, as `table` accepts them, without internal tables."""
-        infos = tables(self._session.reader, self._scope.snapshot_id)
-        return sorted(info.full_name for info in infos if info.schema_name.lower() != INTERNAL_SCHEMA)
+        reader, snapshot_id = self._session.reader, self._scope.snapshot_id
+        own = (info.full_name for info in tables(reader, snapshot_id) if info.schema_name.lower() != INTERNAL_SCHEMA)
+        return sorted([*own, *inherited_tables(reader, snapshot_id)])
 
     def snapshots(self) -> list[Snapshot]:
         """All snapshots of the lake that have not expired, oldest first."""

@@ -16,6 +16,7 @@ from lakeconf.catalog.snapshot import latest, snapshots
 from lakeconf.catalog.tables import TableInfo, load_table
 from lakeconf.commit.session import Session
 from lakeconf.errors import LakeconfError
+from lakeconf.guard.pins import Pins
 from lakeconf.lake.cleanup import Cleanup, Removal
 from lakeconf.lake.compaction import TableCompaction, all_tables, plan_compaction
 from lakeconf.lake.compaction_step import CatalogStatement
@@ -211,7 +212,16 @@ class Maintenance:
                 newest = max(newest or snapshot.time, snapshot.time)
             if max(newest or snapshot.time, snapshot.time) < limit:
                 expired.append(snapshot.snapshot_id)
-        return expired
+        kept = self._pinned().intersection(expired)
+        if kept:
+            _log.info("keeps snapshots that branches read: %s", ", ".join(map(str, sorted(kept))))
+        return [version for version in expired if version not in kept]
+
+    def _pinned(self) -> set[int]:
+        """The snapshots that branches read; a lake without a marker has no branches."""
+        if self._session.guard.marker is None:
+            return set()
+        return {pin.snapshot_id for pin in Pins(self._session.reader).all()}
 
     def _limit(self, older_than: datetime | timedelta, *, force: bool) -> datetime:
         age_or_time: object = older_than

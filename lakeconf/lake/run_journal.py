@@ -128,6 +128,9 @@ class RunJournal:
         Those that only rewrite files are left out. None if the name was that of another table, or of none, at the given
         snapshot. If a snapshot in between has expired, the changes are unknown: `SnapshotNotFoundError`.
         """
+        if self._scope.source(table).session is not self._session:
+            # A branch has not written it, and a table of its own does not become one of the other lake again.
+            return []
         info = load_table(self._session.reader, table, self._scope.snapshot_id)
         changes = changes_since(self._session.reader, info.table_id, snapshot_id, self._scope.snapshot_id)
         # Names outlive snapshots that have expired, as long as the table has them.

@@ -60,7 +60,10 @@ class Table:
         Raises:
             TableNotFoundError: There is no such table at the lake's snapshot.
         """
-        return dict(current_table(self._scope, self.name).types)
+        session, table, snapshot_id = self._scope.source(self.name)
+        if session is self._session:
+            return dict(current_table(self._scope, self.name).types)
+        return dict(current_table(Scope(session, at=snapshot_id), table).types)
 
     @property
     def comment(self) -> str | None:
@@ -77,8 +80,8 @@ class Table:
         return dict(self._comments().columns)
 
     def _comments(self) -> Comments:
-        reader, snapshot_id = self._session.reader, self._scope.snapshot_id
-        return comments(reader, load_table(reader, self.name, snapshot_id), snapshot_id)
+        session, table, snapshot_id = self._scope.source(self.name)
+        return comments(session.reader, load_table(session.reader, table, snapshot_id), snapshot_id)
 
     def scan(self, columns: Sequence[str] | None = None, where: Condition | None = None) -> nw.LazyFrame[Any]:
         """The rows of the table at the lake's snapshot. Nothing is read before the frame is used.
@@ -100,7 +103,8 @@ class Table:
                 do instead.
         """
         self._scope.add_read(full_name(self.name))
-        return self._session.engine.scan(self.name, self._scope.snapshot_id, columns, as_narwhals(where))
+        session, table, snapshot_id = self._scope.source(self.name)
+        return session.engine.scan(table, snapshot_id, columns, as_narwhals(where))
 
     def head(self, n: int = 10) -> list[dict[str, Any]]:
         """Some rows of the table at the lake's snapshot, each as a dictionary; the files of a table have no order.
@@ -127,7 +131,8 @@ class Table:
             MissingDependencyError: The files must be read, and pyarrow is not installed.
         """
         self._scope.add_read(full_name(self.name))
-        rows = row_count(self._session.reader, self.name, self._scope.snapshot_id)
+        session, table, snapshot_id = self._scope.source(self.name)
+        rows = row_count(session.reader, table, snapshot_id)
         if rows is None:
             counted: pa.Table = self._collected(self.scan().select(nw.len()), "pyarrow")
             rows = int(counted.column(0)[0].as_py())
@@ -167,8 +172,10 @@ class Table:
             PredicateError: The condition is not a condition on a row of the table.
             StorageError: A file is missing; only on Spark.
         """
-        snapshot_id, condition = self._scope.snapshot_id, as_narwhals(where)
-        scan = summary(self._session.engine, self._session.reader, self.name, snapshot_id, columns, condition)
+        (session, table, snapshot_id), condition = self._scope.source(self.name), as_narwhals(where)
+        scan = summary(session.engine, session.reader, table, snapshot_id, columns, condition)
+        if session is not self._session:  # the first write copies it
+            return scan
         return replace(scan, writes=explained(self._scope, self.name, condition))
 
     def files(self) -> list[TableFile]:
@@ -179,7 +186,8 @@ class Table:
         Raises:
             TableNotFoundError: There is no such table at the lake's snapshot.
         """
-        return stored_rows(self._session.reader, self.name, self._scope.snapshot_id)[0]
+        session, table, snapshot_id = self._scope.source(self.name)
+        return stored_rows(session.reader, table, snapshot_id)[0]
 
     def history(self) -> list[TableChange]:
         """The snapshots that changed the table, up to the lake's snapshot, oldest first, without expired ones.

@@ -63,7 +63,7 @@ class MoveTarget:
                 f"the store {store.name!r} is read-only", hint="remove read_only from attach_options of the target"
             )
         with connect(store.secrets) as connection:
-            for statement in store.statements:
+            for statement in store.own_statements:
                 if not isinstance(statement, Attach | Use):
                     connection.run(statement)
             with contextlib.suppress(CatalogMissingError):

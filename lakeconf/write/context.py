@@ -54,6 +54,10 @@ def write(
     """Carries out an operation in the open transaction, or commits it, unless its key was committed before."""
     if engine not in (None, DUCKDB, "spark"):
         raise LakeconfError(f"engine of a write is {engine!r}", hint='write engine="duckdb" or engine="spark"')
+    if scope.session.first_write is not None:
+        done: int | None = scope.session.first_write(scope, table, operation, idempotency_key, engine)
+        if done is not None:
+            return done
     key = None if idempotency_key is None else commit_key(scope, table, idempotency_key)
     if key is not None:
         committed = journal.find(scope.session.writer, scope.session.alias, [key]).get(key)
@@ -85,7 +89,7 @@ class WriteContext:
     @property
     def snapshot_id(self) -> int:
         """The snapshot that the write reads."""
-        return self.transaction.snapshot_id
+        return self.transaction.snapshot_of(table_key(self.table))
 
     @property
     def staging(self) -> StagingArea:
@@ -104,7 +108,7 @@ class WriteContext:
         if pending is not None:
             return _usable(pending, name)
         if key not in self._stored:
-            stored = _stored_table(self.session, name, self.snapshot_id)
+            stored = _stored_table(self.session, name, self.transaction.snapshot_of(key))
             check_folder(self.session.reader.data_path, stored.info.path)
             self._stored[key] = stored
         return self._stored[key]
@@ -168,7 +172,7 @@ class WriteContext:
 def current_table(scope: Scope, name: str) -> Target:
     """A table at the snapshot that reads see; in an open transaction, as it will be after the transaction."""
     pending = scope.transaction.contents.targets.get(table_key(name)) if scope.transaction else None
-    return _stored_table(scope.session, name, scope.snapshot_id) if pending is None else _usable(pending, name)
+    return _stored_table(scope.session, name, scope.snapshot_of(name)) if pending is None else _usable(pending, name)
 
 
 def table_key(name: str) -> str:
@@ -188,7 +192,7 @@ def commit_key(scope: Scope, name: str, key: str) -> CommitKey:
     check_commit_text(key, "the idempotency key")
     reader = scope.session.reader
     pending = scope.transaction.contents.targets.get(table_key(name)) if scope.transaction else None
-    info = pending.info if pending else load_table(reader, name, scope.snapshot_id)
+    info = pending.info if pending else load_table(reader, name, scope.snapshot_of(name))
     uuid, names = journal.names_of(reader, info.table_id) if info.table_id != NO_ID else (None, ())
     return CommitKey(recorded_name(info.schema_name, info.name), key, uuid, names)
 

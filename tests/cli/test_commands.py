@@ -123,7 +123,7 @@ OF_A_STORE = {
     "run prod": 1,
 }
 # `init` and `stores` use no store; `diff`, `copy` and `move` have stores as arguments; `test` and `graph` open none.
-WITHOUT_STORE = {"init", "stores", "diff", "copy", "move", "test", "graph"}
+WITHOUT_STORE = {"init", "stores", "diff", "copy", "move", "branch", "test", "graph"}
 
 
 @pytest.mark.parametrize("line", OF_A_STORE)
@@ -346,6 +346,7 @@ NAMES = {
     "--in",
     "--table",
     "--backup-to",
+    "--drop",
 }
 
 

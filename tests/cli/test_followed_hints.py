@@ -28,6 +28,13 @@ ROWS = pa.table({"id": pa.array([1, 2], pa.int64()), "v": ["a", "b"]})
 CASES: dict[str, Case] = {}
 # Hints that another test follows.
 ELSEWHERE = {
+    "drop it first: lake.drop_table(": "tests/lake/branches/test_branches.py",
+    "drop it first: lakeconf branch --drop": "tests/lake/branches/test_branches.py",
+    "make it: lakeconf branch": "tests/lake/branches/test_branches.py",
+    "drop the branch with `lakeconf branch --drop STORE`, and make it again": "tests/lake/branches/test_branches.py",
+    "run `lakeconf branch PARENT STORE` again for that branch": "tests/lake/branches/test_branches.py",
+    "make another branch, and repeat the change there": "tests/lake/branches/test_branches.py",
+    "open the branch by its own store, with branch_of": "tests/lake/branches/test_branches.py",
     "move the rows to files: lake.maintenance.compact()": "tests/commit/test_hidden_row_ids.py",
     "write its files again without them: lake.maintenance.compact()": "tests/upstream/test_lakeconf.py",
     "read it without AT: lake.at(version=…).sql(…)": "tests/upstream/test_lakeconf.py",

@@ -26,7 +26,7 @@ _READS = (
     "history raw.events, report, metrics, grants --role reader, maintain --dry-run, "
     "restore raw.events --version 2 --dry-run, undo raw.events --dry-run, "
     "graph, plan, copy dev other raw.events --dry-run, move dev other --dry-run, diff dev other raw.events, "
-    "backups --in ., restore-lake none --dry-run"
+    "backups --in ., restore-lake none --dry-run, branch dev"
 )
 READS = _READS.split(", ")
 READS_OF_SQL = [["sql", "SELECT count(*) FROM raw.events"], ["sql", "CREATE TABLE raw.t (a INT)"]]

@@ -19,6 +19,7 @@ from random_lakes import LAKES, built, examples
 from spark_changes import KEY, keys_by_state
 
 import lakeconf
+from lakeconf.backends.access import Access
 from lakeconf.catalog.changes_plan import changes_sql, plan_changes_with_inlined_rows
 from lakeconf.catalog.pruning.scan_plan import ScanPlan, plan_scan, plan_with_inlined_rows
 from lakeconf.catalog.pruning.where import parse
@@ -38,7 +39,6 @@ from lakeconf.errors import (
     UnsupportedError,
 )
 from lakeconf.sql import identifier
-from lakeconf.store import Access
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

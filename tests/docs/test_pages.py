@@ -179,9 +179,9 @@ def assert_healthy(after: str) -> None:
     assert [step for step, (status, _) in steps.items() if status not in ("ok", "skipped")] == [], (steps, after)
 
 
-MOST_WORDS, MOST_WORDS_OF_A_PAGE = 33_600, 2_400
+MOST_WORDS, MOST_WORDS_OF_A_PAGE = 34_200, 2_500
 # Of the map of the code, and of the pages about its design.
-MOST_WORDS_OF_THE_MAP, MOST_WORDS_OF_DESIGN = 1_200, 8_200
+MOST_WORDS_OF_THE_MAP, MOST_WORDS_OF_DESIGN = 1_200, 8_500
 
 
 def test_documentation_stays_short() -> None:

@@ -455,7 +455,7 @@ _COMMANDS = (
     "restore t --version 3 --yes, undo t --yes, run --yes, "
     "load more.csv t --yes, adopt old --table fresh --yes, test, metrics, "
     "grants --role reader, maintain --dry-run, maintain --yes, "
-    "backup --to saved, backups --in saved"
+    "backup --to saved, backups --in saved, branch dev"
 )
 COMMANDS = _COMMANDS.split(", ")
 WITHOUT_LAKE = {"init", "validate", "stores", "preview-sql", "export"}

@@ -32,6 +32,7 @@ CALLS = [
     ["adopt", "files", "--table", "raw.adopted", "--yes"],
     ["plan"], ["run"], ["copy", "dev", "prod", "marts.names", "--yes"], ["diff", "dev", "prod", "marts.names"],
     ["move", "dev", "new", "--yes"], ["backup", "--to", "backups"], ["backups", "--in", "backups"],
+    ["branch", "dev"],
     ["graph"], ["test"], ["restore", "raw.events", "--version", "3", "--dry-run"], ["undo", "raw.events", "--dry-run"],
     ["metrics"], ["maintain", "--dry-run"], ["maintain", "--yes"], ["export", "dbt"],
     ["init", "--output", "other.toml"],

@@ -9,6 +9,7 @@ from comparisons import count, way_of
 from local_stores import store_of
 from strength import PROVE
 
+from lakeconf.backends.access import Access
 from lakeconf.catalog.pruning.scan_plan import plan_with_inlined_rows
 from lakeconf.engines.engine import FILE_ROW_NUMBER, FILENAME, ROW_ID
 from lakeconf.engines.spark.connect.source import read as read_over_connect
@@ -17,7 +18,6 @@ from lakeconf.engines.spark.read.parts import SNAPSHOT_ID
 from lakeconf.engines.spark.spark_types import duckdb_type
 from lakeconf.errors import TableNotFoundError
 from lakeconf.sql import identifier
-from lakeconf.store import Access
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -138,6 +138,12 @@ class HiddenColumns:
             if _may_filter(sql, self.now.get(self._key(filter(None, table)), ())):
                 self._fail(str(table), "in this statement", "use update, delete, merge or append of lake.table(…)")
 
+    def check_sources(self, tables: Iterable[Key]) -> None:
+        """Rejects tables that a query reads by way of a branch, if it could miss rows of one."""
+        for table in sorted(tables):
+            if table in self.now:
+                self._fail(joined_name(*table), "through a branch", "use scan(where=…) of lake.table(…)")
+
     def _check_behind(self, behind: Iterable[References]) -> None:
         for references in behind:
             wrong = self.ever if references.past else self.now

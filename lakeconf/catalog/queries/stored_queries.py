@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from lakeconf.catalog.forgotten_deletes import check_deletes, forgetful_tables
+from lakeconf.catalog.inherited import check_sources, inherited_tables, is_inherited
 from lakeconf.catalog.pruning.hidden_columns import HiddenColumns
 from lakeconf.catalog.queries.parsed_query import query_at
 from lakeconf.catalog.queries.sql_references import INDIRECT, Name, References, find_references, mentioned
@@ -16,9 +17,9 @@ from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.tables import DEFAULT_SCHEMA, joined_name, split_name, tables
 from lakeconf.connection.connection import Connection, schemas_of
-from lakeconf.ducklake import INTERNAL_SCHEMA, check_placeholders, visible_at
+from lakeconf.ducklake import INTERNAL_SCHEMA, PARENT, check_placeholders, visible_at
 from lakeconf.errors import LakeconfError, UnknownNameError, UnsafeQueryError, UnsupportedError, listed, suggestion
-from lakeconf.sql import literal
+from lakeconf.sql import folded, literal
 
 # True if the lake may have such SQL. The SQL itself is read by DuckDB, as DuckLake reads it.
 _ANY = """
@@ -94,7 +95,7 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # DuckLake's functions that describe the latest snapshot.
 _OF_THE_LATEST = frozenset({"ducklake_list_files", "ducklake_table_info"})
 _VIEWS = f"""
-    SELECT s.schema_name, v.view_name
+    SELECT s.schema_name, v.view_name, v.sql
     FROM ducklake_view AS v JOIN ducklake_schema AS s ON s.schema_id = v.schema_id
     WHERE {visible_at(row="v")} AND {visible_at(row="s")}
 """  # noqa: S608
@@ -275,6 +276,8 @@ class StoredQueries:
         references = self._references(stored)
         if references is None:
             raise _unsafe(stored, "is not a single query that can be checked")
+        if self._is_inherited(stored):
+            return references
         macros = {query.name for query in self.queries if query.kind == "table macro"}
         unsafe = (references.table_functions - SAFE_TABLE_FUNCTIONS - macros) | (
             references.functions & _UNSAFE_FUNCTIONS
@@ -287,6 +290,20 @@ class StoredQueries:
             if not self._is_of_the_lake(relation, lake_names, references.local):
                 raise _unsafe(stored, f"reads {relation}, which is not a table of the lake")
         return references
+
+    def _is_inherited(self, stored: StoredQuery) -> bool:
+        """True for a view that stands for a table of the lake that this one is a branch of."""
+        return stored.kind == "view" and is_inherited(self.reader, stored.sql)
+
+    def check_inherited(self, sql: str) -> None:
+        """Rejects SQL that reads, by way of a branch, tables of another lake of which DuckLake would miss rows."""
+        parent = self.reader.parent
+        if parent is None:
+            return
+        sources = {(name.schema, name.name) for name in self.relations_behind(sql) if name.database == PARENT}
+        check_sources(self.reader, sources)
+        if sources:
+            HiddenColumns.load(parent.reader, parent.snapshot_id).check_sources(sources)
 
     def _references(self, stored: StoredQuery) -> References | None:
         sql = stored.sql if stored.kind in ("view", "table macro") else f"SELECT {stored.sql}"
@@ -325,6 +342,8 @@ def check_past(
         at: The snapshot that it reads where it names none; None for the latest one.
         changed: The tables of which the transaction that runs it has changed rows.
     """
+    if reader.parent is not None:  # `check_inherited` checks what a branch has not written
+        behind = [each for each in behind if {relation.database for relation in each.relations} != {PARENT}]
     is_past = mentioned(sql, ()).past or any(references.past for references in behind)
     if at is None and not is_past:
         return
@@ -377,6 +396,7 @@ def prepare_query(
     stored.check_schemas(references, runner)
     behind = stored.references_behind(sql)
     check_past(reader, sql, behind, at=at, changed=changed)
+    stored.check_inherited(sql)
     if stored.may_miss:
         sql = HiddenColumns.load(reader, at).hide(sql, references, frame_names, behind)
     if at is None:
@@ -408,9 +428,11 @@ def _unsafe(stored: StoredQuery, what: str) -> UnsafeQueryError:
 
 
 def view_names(reader: CatalogReader, snapshot_id: int) -> tuple[str, ...]:
-    """Returns the sorted full names of the views at a snapshot."""
+    """Returns the sorted full names of the views at a snapshot, without those that lakeconf has made."""
     with reader.transaction() as transaction:
-        return tuple(sorted(joined_name(*row) for row in transaction.rows(_VIEWS, [snapshot_id])))
+        rows = transaction.rows(_VIEWS, [snapshot_id])
+    own = [row for row in rows if folded(row[0]) != INTERNAL_SCHEMA and not is_inherited(reader, row[2])]
+    return tuple(sorted(joined_name(schema, name) for schema, name, _ in own))
 
 
 @contextlib.contextmanager
@@ -436,7 +458,7 @@ def readable_names(reader: CatalogReader) -> list[str]:
     table_names = [
         info.full_name for info in tables(reader, snapshot_id) if info.schema_name.lower() != INTERNAL_SCHEMA
     ]
-    return sorted([*table_names, *view_names(reader, snapshot_id)])
+    return sorted([*table_names, *inherited_tables(reader, snapshot_id), *view_names(reader, snapshot_id)])
 
 
 def _hint(name: str, existing: list[str], otherwise: str) -> str:

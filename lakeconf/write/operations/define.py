@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lakeconf.catalog.admission import check_folder
+from lakeconf.catalog.inherited import inherited_tables
 from lakeconf.catalog.queries.sql_references import find_references
 from lakeconf.catalog.queries.stored_queries import StoredQueries, view_names
 from lakeconf.catalog.reader import CatalogReader
@@ -258,7 +259,8 @@ def _rolled_back(session: Session, statements: Iterable[str], query: str) -> lis
 
 
 def _table_keys(reader: CatalogReader, snapshot_id: int) -> set[str]:
-    return {folded(info.full_name) for info in tables(reader, snapshot_id)}
+    names = [*(info.full_name for info in tables(reader, snapshot_id)), *inherited_tables(reader, snapshot_id)]
+    return set(map(folded, names))
 
 
 def _free_folder(context: WriteContext, name: str) -> str:

@@ -1,0 +1,1 @@
+"""Branches of lakes: they are made and dropped, and written for the first time."""
