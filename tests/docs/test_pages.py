@@ -260,7 +260,8 @@ def test_restore_and_backup_of_the_page(events_folder: Path, shown: Any) -> None
     (code,) = blocks("operations.md", "python")
     exec(compile(code, "docs/operations.md", "exec"), {})  # noqa: S102 - that is the test
     assert ids() == [1, 2]
-    drill, move = blocks("operations.md", "sh")
+    drill, branching, move = blocks("operations.md", "sh")
+    assert_branched(branching)
     backup, *restore = drill.splitlines()
     run_shell(backup)
     with lakeconf.init().get_store().open() as lake:
@@ -274,6 +275,17 @@ def test_restore_and_backup_of_the_page(events_folder: Path, shown: Any) -> None
         "maintain", "--dry-run", "--cleanup-days", "0", "--force"
     )
     assert_moved(move)
+
+
+def assert_branched(branching: str) -> None:
+    before = Path("lakeconf.toml").read_text()
+    (table,) = blocks("operations.md", "toml")
+    Path("lakeconf.toml").write_text(f"{before}\n{table}")
+    found = run_shell(branching)
+    assert re.search(
+        r"pr is a branch of dev at.*\npr +\d.*\n *2 equal.*nothing to copy.*dropped pr", found, re.DOTALL
+    ), found
+    Path("lakeconf.toml").write_text(before)
 
 
 SERVER = """
