@@ -213,8 +213,8 @@ def test_only_the_scheduled_files_that_were_checked_are_removed(
     scheduled = "INSERT INTO ducklake_files_scheduled_for_deletion VALUES (?, ?, ?, '2020-01-01 00:00:00+00')"
     record = LakeMarker.record
 
-    def recorded(marker: LakeMarker) -> None:
-        record(marker)
+    def recorded(marker: LakeMarker, **options: bool) -> None:
+        record(marker, **options)
         write_catalog(tmp_path, scheduled, 99, str(victim), 0)
 
     with store.open() as lake:
@@ -267,8 +267,8 @@ def test_link_that_replaces_a_folder_during_a_cleanup_is_not_followed(
     folder.mkdir()
     record = LakeMarker.record
 
-    def recorded(marker: LakeMarker) -> None:
-        record(marker)
+    def recorded(marker: LakeMarker, **options: bool) -> None:
+        record(marker, **options)
         folder.rmdir()
         folder.symlink_to(victim.parent)
 

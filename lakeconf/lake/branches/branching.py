@@ -267,7 +267,7 @@ class FillBranch(DefineTable):
                 try:
                     writer.execute(statement)
                 except QueryError as error:  # it may need another view, or does not work in the other lake either
-                    failed[name] = error.message.partition("\n")[0]
+                    failed[name] = error.message.splitlines()[0]
             if len(failed) == len(left):
                 self.left_out[known:] = [f"{joined_name(*name)}: {reason}" for name, reason in failed.items()]
                 break
