@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from lakeconf.backends.registry import metadata_backend
 from lakeconf.catalog.data_file import load_data_files
+from lakeconf.catalog.history import stored_rows
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.tables import Column, TableInfo, key_text, tables
@@ -46,7 +47,8 @@ from lakeconf.write.operations.adopt import AdoptFiles
 
 _MESSAGE = "lakeconf restore-lake --adopt-later"
 _DELETES = ("-delete.parquet", ".puffin")
-_CHANGED = "later commits did more than append to files: no row comes back"
+_CHANGED = "later commits did more than append to files, or the catalog has rows: no row comes back"
+_NO_DELETES = (None, ())
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,7 @@ class LaterTable(NamedTuple):
 
     files: Mapping[str, object]  # the deletes of each file, by path
     rows: int
+    inlined: int  # the number of rows that are in the catalog, also deleted ones
 
 
 def later_tables(reader: CatalogReader) -> dict[int, LaterTable]:
@@ -92,7 +95,8 @@ def _state(reader: CatalogReader, table: TableInfo, version: int) -> LaterTable:
     with reader.transaction() as transaction:
         files = load_data_files(transaction, table, version)
     ((rows,),) = reader.connection.rows(f"SELECT count(*) FROM {_name(reader, table)}")  # noqa: S608
-    return LaterTable({file.path: (file.delete_file, file.inlined_deletes) for file in files}, rows)
+    deletes = {file.path: (file.delete_file, file.inlined_deletes) for file in files}
+    return LaterTable(deletes, rows, stored_rows(reader, table.full_name, version)[1])
 
 
 def _name(reader: CatalogReader, table: TableInfo) -> str:
@@ -150,7 +154,7 @@ def _of_table(
     if known is None:
         is_later = _later(copy, paths, moment)
         plain, others = [path for path in plain if path in is_later], is_later - {*plain}
-        problem = _CHANGED if others else None
+        problem = _CHANGED if others or (plain and _state(copy, table, version).inlined) else None
     else:
         plain, problem = _in_catalog(copy, table, plain, version, known.get(table.table_id))
     if not plain and problem is None:
@@ -187,10 +191,12 @@ def _in_catalog(
         return [], "a later commit dropped the table" if plain else None
     before = _state(copy, table, version)
     appended = [path for path in plain if path in later.files]
-    is_kept = all(later.files.get(path) == deletes for path, deletes in before.files.items())
-    if is_kept and before.rows + _rows(copy, appended) == later.rows:
-        return appended, None
-    return appended, None if before == later else _CHANGED
+    if before == later:
+        return [], None
+    only_appended = LaterTable(
+        {**before.files, **dict.fromkeys(appended, _NO_DELETES)}, before.rows + _rows(copy, appended), 0
+    )
+    return appended, None if only_appended == later and not before.inlined else _CHANGED
 
 
 def _checked_rows(copy: CatalogReader, table: TableInfo, schemas: Mapping[str, tuple[Field, ...]]) -> int:

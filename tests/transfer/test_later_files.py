@@ -59,6 +59,13 @@ LATER: dict[str, tuple[Callable[[Store, str, Any], None], list[Any], list[Any]]]
     "deleted_before": (by_lake(append, lambda table: table.delete("id = 3")), [], []),
     "updated": (by_lake(append, lambda table: table.update({"name": "'c'"}, where="id = 3")), [], []),
     "merged": (by_lake(lambda table: table.merge([*MORE, {"id": 3, "name": "c"}], on="id")), [], []),
+    "updated_later": (by_lake(append, lambda table: table.update({"name": "'c'"}, where="id = 100")), [], []),
+    "merged_later": (by_lake(append, lambda table: table.merge([{"id": 100, "name": "c"}], on="id")), [], []),
+    "replaced": (
+        plain(INSERT, "DELETE FROM {t} WHERE id BETWEEN 100 AND 104",
+              "INSERT INTO {t} SELECT range, 'c' FROM range(5)"),
+        [], [],
+    ),
     "compacted": (plain(INSERT, INSERT, "CALL ducklake_merge_adjacent_files('prod', '{t}')"), [], []),
     "renamed_column": (plain("ALTER TABLE {t} RENAME name TO other", INSERT), [], []),
     "more_columns": (plain("ALTER TABLE {t} ADD COLUMN x INT", "INSERT INTO {t} VALUES (100, 'b', 1)"), [], []),
@@ -200,3 +207,32 @@ def test_an_encrypted_lake_gets_no_later_files(tmp_path: Path, request: pytest.F
         store.restore_lake(backup, adopt_later=True)
     assert raised.value.hint == "omit --adopt-later"
     store.restore_lake(backup)
+
+
+CATALOG_CHANGES = {
+    "deletes": ["DELETE FROM t WHERE id = 100", "INSERT INTO t VALUES (300, 'c')"],
+    "updates": ["UPDATE t SET name = 'c' WHERE id = 1000"],
+    "rows": ["INSERT INTO t VALUES (300, 'c')", "DELETE FROM t WHERE id = 1000"],
+    "flushed": ["CALL ducklake_flush_inlined_data('prod')"],
+}
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+@pytest.mark.parametrize("change", CATALOG_CHANGES)
+def test_a_table_with_rows_in_the_catalog_is_left(
+    change: str, tmp_path: Path, request: pytest.FixtureRequest, *, is_lost: bool
+) -> None:
+    options = {"data_inlining_row_limit": 10}
+    store = new_store(request, tmp_path, "prod", "sqlite", "local").replace(attach_options=options)
+    plain(
+        "CREATE TABLE t AS SELECT range AS id, 'a' AS name FROM range(50)",
+        "INSERT INTO t VALUES (1000, 'in the catalog')",
+    )(store, "t", None)
+    backup = store.back_up(str(tmp_path / "backups")).path
+    plain(INSERT, *CATALOG_CHANGES[change])(store, "t", None)
+    if is_lost:
+        remove_catalog(tmp_path / "prod")
+    (files,) = store.restore_lake(backup, adopt_later=True).later
+    assert "the catalog has rows" in str(files.problem)
+    with store.open() as lake:
+        assert rows(lake, "FROM t WHERE id >= 50") == [(1000, "in the catalog")]
