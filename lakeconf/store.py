@@ -476,19 +476,27 @@ def _loading(store: Store) -> Iterator[None]:
 def attach_to(store: Store, connection: Connection, *, uses: bool = True) -> None:
     """Attaches the lake to a lakeconf connection; otherwise like `Store.attach`, which `uses` it or not.
 
-    The lake that it is a branch of is attached first.
+    The lake that it is a branch of is attached first, and must still have the snapshot of the branch.
     """
     parent = store.parent
     if parent is None:
         _attach_own(store, connection, uses=uses)
         return
     _check_free(store, connection)
+    from lakeconf.lake.opening import store_reader  # it opens stores
+
     _attach_own(parent, connection, uses=False)
     try:
-        _attach_own(store, connection, uses=uses)
+        _attach_own(store, connection, uses=False)
+        store_reader(store, connection)
+        with _loading(store):
+            for statement in store.own_statements if uses else ():
+                if isinstance(statement, Use):
+                    connection.run(statement)
     except BaseException:
-        with contextlib.suppress(LakeconfError):
-            connection.execute(f"DETACH {identifier(PARENT)}")
+        for alias in (store.alias, PARENT):
+            with contextlib.suppress(LakeconfError):
+                connection.execute(f"DETACH {identifier(alias)}")
         raise
 
 

@@ -6,7 +6,7 @@ So every SQL reads them, and no file of that lake is in the catalog of the branc
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from lakeconf.catalog.reader import CatalogReader
@@ -15,10 +15,12 @@ from lakeconf.ducklake import BRANCH_RECORD, INTERNAL_SCHEMA, PARENT, visible_at
 from lakeconf.errors import BranchError
 from lakeconf.sql import folded, identifier, literal, qualified
 
+_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 _NAME = r'(?:"(?:[^"]|"")+"|[^\s".]+)'
 _VIEW = re.compile(
     rf"SELECT \* FROM {PARENT}\.(?P<schema>{_NAME})\.(?P<table>{_NAME}) AT \(VERSION => (?P<version>\d+)\)"  # noqa: S608
 )
+_TIME = "SELECT epoch_us(CAST(snapshot_time AS TIMESTAMPTZ)) FROM ducklake_snapshot WHERE snapshot_id = ?"
 _RECORD = re.compile(
     r"SELECT '(?P<lake>[0-9a-f-]{36})' AS lake, (?P<snapshot>\d+) AS snapshot_id, "
     r"'(?P<time>[0-9T:.+-]{20,40})' AS snapshot_time"
@@ -65,6 +67,31 @@ def branch_record(reader: CatalogReader) -> BranchRecord | None:
             hint="drop the branch with `lakeconf branch --drop STORE`, and make it again",
         )
     return BranchRecord(match["lake"], int(match["snapshot"]), match["time"])
+
+
+def changed_snapshot(reader: CatalogReader, version: int, time: str) -> str | None:
+    """Why a snapshot is not the one with this time any more; None if it is."""
+    with reader.transaction() as transaction:
+        rows = transaction.rows(
+            "SELECT epoch_us(CAST(snapshot_time AS TIMESTAMPTZ)) FROM ducklake_snapshot WHERE snapshot_id = ?",
+            [version],
+        )
+    if not rows:
+        return f"snapshot {version} does not exist any more"
+    if rows[0][0] != (datetime.fromisoformat(time) - _EPOCH) // _MICROSECOND:
+        return f"snapshot {version} is another one, as after a restore"
+    return None
+
+
+def check_parent(reader: CatalogReader) -> None:
+    """Rejects reads of a branch whose other lake was restored or expired while the branch was open."""
+    parent = reader.parent
+    changed = None if parent is None else changed_snapshot(parent.reader, parent.snapshot_id, parent.snapshot_time)
+    if changed is not None:
+        raise BranchError(
+            f"the lake that {reader.alias!r} is a branch of has changed: {changed}",
+            hint="drop the branch with `lakeconf branch --drop STORE`, and make it again",
+        )
 
 
 def _is_time(text: str) -> bool:
@@ -126,7 +153,8 @@ def source_of(reader: CatalogReader, name: str, snapshot_id: int) -> str | None:
 
 def check_sources(reader: CatalogReader, sources: set[tuple[str, str]]) -> None:
     """Rejects tables of the other lake that nobody can read exactly at the snapshot of the branch."""
-    if reader.parent is not None:
+    if reader.parent is not None and sources:
+        check_parent(reader)
         for source in sorted(sources):
             load_table(reader.parent.reader, _quoted(source), reader.parent.snapshot_id)
 

@@ -106,6 +106,7 @@ class ParentLake:
 
     reader: CatalogReader
     snapshot_id: int  # the snapshot at which the branch reads it
+    snapshot_time: str  # its time: after a restore of the other lake, another snapshot may have its number
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from lakeconf.catalog.admission import check_folder
 from lakeconf.catalog.definitions import check_not_replaced
-from lakeconf.catalog.inherited import source_of
+from lakeconf.catalog.inherited import check_parent, source_of
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.tables import full_name, tables
 from lakeconf.commit.conflicts import Base, is_same_table, read_name
@@ -67,6 +67,7 @@ class Scope:
         if parent is not None and not self.has_changed(table):
             name = source_of(self.session.reader, table, self.snapshot_of(table))
             if name is not None:
+                check_parent(self.session.reader)
                 return TableSource(parent, name, parent.snapshot_id)
         return TableSource(self.session, table, self.snapshot_of(table))
 

@@ -10,11 +10,11 @@ import json
 import os
 import re
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from lakeconf.catalog.inherited import branch_record
+from lakeconf.catalog.inherited import branch_record, changed_snapshot
 from lakeconf.catalog.reader import CatalogReader, ParentLake
 from lakeconf.connection.connection import remove_files
 from lakeconf.errors import BranchError, CatalogError, FileMissingError, storage_errors
@@ -25,7 +25,6 @@ _PREFIX = "_lakeconf_pin_"
 _NAME = re.compile(rf"{_PREFIX}(?P<branch>[0-9a-f-]{{36}})\.json")
 _PURPOSE = "keeps a snapshot for a branch of this lake; `lakeconf branch --drop STORE` removes this file"
 _LARGEST_BYTES = 10_000
-_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 _HINT = "check the permissions of the data path of the lake that the branch is made of"
 
 
@@ -98,17 +97,7 @@ class Pins:
     def _changed(self, pin: Pin) -> str | None:
         if self.reader.lake_id != pin.lake:
             return "it was made of another lake"
-        with self.reader.transaction() as transaction:
-            rows = transaction.rows(
-                "SELECT epoch_us(CAST(snapshot_time AS TIMESTAMPTZ)) FROM ducklake_snapshot WHERE snapshot_id = ?",
-                [pin.snapshot_id],
-            )
-        if not rows:
-            return f"snapshot {pin.snapshot_id} does not exist any more"
-        moment = datetime.fromisoformat(pin.snapshot_time)
-        if rows[0][0] != (moment - _EPOCH) // _MICROSECOND:
-            return f"snapshot {pin.snapshot_id} is another one, as after a restore"
-        return None
+        return changed_snapshot(self.reader, pin.snapshot_id, pin.snapshot_time)
 
     def write(self, pin: Pin) -> None:
         """Makes or replaces the pin of a branch; the caller holds the lock of the lake and has the snapshot."""
@@ -192,4 +181,4 @@ def with_parent(reader: CatalogReader, parent: CatalogReader, store: str) -> Cat
     if record is None:
         raise BranchError(f"the lake of {store!r} is not a branch yet", hint=f"make it: lakeconf branch PARENT {store}")
     Pins(parent).check(Pin(reader.lake_id, store, *record))
-    return replace(reader, parent=ParentLake(parent, record.snapshot_id))
+    return replace(reader, parent=ParentLake(parent, record.snapshot_id, record.snapshot_time))

@@ -62,8 +62,10 @@ def create_branch(store: Store, at: int | None) -> Branch:
     parent = _parent(store)
     with contextlib.ExitStack() as stack:
         with _opened(for_reading(parent)) as other, other.guard.keeping_files():
+            _check_encrypted(store, other.reader, encrypted=store.attach_options.get("encrypted") is True)
             own = stack.enter_context(_opened(_alone(store)))
             known, lake = branch_record(own.reader), own.reader.lake_id
+            _check_encrypted(store, other.reader, encrypted=own.reader.encrypted)
             if lake == other.reader.lake_id:
                 raise BranchError(f"{store.name} and {parent.name} are the same lake", hint="give the branch its own")
             if known is not None:
@@ -145,6 +147,15 @@ def _opened(store: Store) -> Iterator[Session]:
         yield session
     finally:
         session.close()
+
+
+def _check_encrypted(store: Store, other: CatalogReader, *, encrypted: bool) -> None:
+    """Rejects a branch that would write rows of an encrypted lake to plain files."""
+    if other.encrypted and not encrypted:
+        raise BranchError(
+            f"the other lake is encrypted, and {store.name} would not be",
+            hint=f"write encrypted = true in [stores.{store.name}.attach_options], for a new lake",
+        )
 
 
 def _check_empty(own: Session, store: str) -> None:

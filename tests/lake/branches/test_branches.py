@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import pytest
 from branched_lakes import contents, expire_all, lake_and_branch, rows_of, state_of
 from local_stores import rows
@@ -19,6 +21,7 @@ from lakeconf.config.config import validate
 from lakeconf.errors import (
     BranchError,
     CatalogError,
+    CommitConflictError,
     LakeconfError,
     SchemaError,
     SnapshotNotFoundError,
@@ -29,7 +32,9 @@ from lakeconf.inspection.doctor import repair_marker
 from lakeconf.sql import identifier, qualified
 
 if TYPE_CHECKING:
-    from lakeconf import Store
+    from collections.abc import Callable
+
+    from lakeconf import Lake, Store
 
 Pair = tuple["Store", "Store"]
 KINDS = [("sqlite", "local"), *in_prove([("duckdb", "local"), ("postgres", "s3")])]
@@ -419,7 +424,63 @@ def test_encrypted_lakes_have_branches(tmp_path: Path, request: pytest.FixtureRe
     branch = branch.replace(branch_of=prod)
     with prod.open() as lake:
         lake.create_table("t", {"id": "BIGINT"}).append([{"id": 1}])
+    with pytest.raises(BranchError, match="is encrypted") as raised:
+        branch.create_branch()
+    assert str(raised.value.hint).startswith("write encrypted = true in [stores.pr.attach_options]")
+    assert not (tmp_path / "pr" / "catalog").exists()
+    branch = branch.replace(attach_options={"encrypted": True})
     branch.create_branch()
     with branch.open() as lake:
         lake.table("t").append([{"id": 2}])
         assert rows_of(lake, "t") == [(1,), (2,)]
+
+
+@pytest.mark.slow
+def test_a_restore_of_the_lake_stops_its_open_branches(pair: Pair, tmp_path: Path) -> None:
+    prod, branch = pair
+    backup = prod.back_up(str(tmp_path / "backups")).path
+    with prod.open() as lake:
+        lake.table("raw.e").append([{"id": 1, "name": "right"}])
+    branch.create_branch()
+    with branch.open() as own, branch.open() as other:
+        assert other.table("raw.e").count() == 61
+        prod.restore_lake(backup)
+        with prod.open() as lake:
+            lake.table("raw.e").append([{"id": 2, "name": "wrong"}])
+        for read in (
+            lambda: own.table("raw.e").to_arrow(),
+            lambda: own.sql("FROM raw.e"),
+            lambda: own.table("raw.e").append([{"id": 3, "name": "x"}]),
+            lambda: own.table("raw.e").overwrite([{"id": 3, "name": "x"}]),
+            lambda: other.table("raw.e").count(),
+            lambda: other.execute("DELETE FROM raw.e"),
+        ):
+            with pytest.raises(BranchError, match="is another one"):
+                read()
+    connection = duckdb.connect()
+    for attach in (branch.connect, lambda: branch.attach(connection), branch.open):
+        with pytest.raises(BranchError, match="is another one"):
+            attach()
+    names = connection.sql("SELECT database_name FROM duckdb_databases() WHERE NOT internal").fetchall()
+    assert names == [("memory",)]
+
+
+def test_one_of_two_first_writes_is_a_conflict(pair: Pair) -> None:
+    branch = pair[1]
+    branch.create_branch()
+    changes: list[Callable[[Lake], object]] = [
+        lambda lake: lake.table("raw.e").append([{"id": 1, "name": "x"}]),
+        lambda lake: lake.table("raw.e").overwrite([{"id": 1, "name": "x"}]),
+        lambda lake: lake.drop_table("raw.e"),
+    ]
+    with contextlib.ExitStack() as stack:
+        lakes = [stack.enter_context(branch.open()) for _ in range(4)]
+        changes[0](lakes[0])
+        for lake, change in zip(lakes[1:], changes, strict=True):
+            with pytest.raises(CommitConflictError) as raised:
+                change(lake)
+            assert raised.value.hint == "call lake.refresh(), and try again"
+        lakes[1].refresh()
+        changes[0](lakes[1])
+        lakes[0].refresh()
+        assert lakes[0].table("raw.e").count() == 62
