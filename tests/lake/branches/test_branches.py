@@ -484,3 +484,20 @@ def test_one_of_two_first_writes_is_a_conflict(pair: Pair) -> None:
         changes[0](lakes[1])
         lakes[0].refresh()
         assert lakes[0].table("raw.e").count() == 62
+
+
+@pytest.mark.slow
+def test_spark_reads_and_writes_a_branch_as_duckdb_does(pair: Pair, tmp_path: Path, classic_session: Any) -> None:
+    prod, branch = pair
+    branch.create_branch()
+    before = state_of(prod, tmp_path / "prod")
+    with branch.open(classic_session) as lake, branch.open() as other:
+        assert rows_of(lake, "raw.e") == rows_of(other, "raw.e")
+        lake.table("raw.e").merge([{"id": 50, "name": "merged"}, {"id": 500, "name": "new"}], on="id")
+        lake.table("raw.f").append(classic_session.range(10, 5000))
+        lake.table("raw.f").delete("id < 5")
+        other.refresh()
+        for name, count in (("raw.e", 61), ("raw.f", 4995)):
+            assert rows_of(lake, name) == rows_of(other, name)
+            assert other.table(name).count() == count
+    assert state_of(prod, tmp_path / "prod") == before
