@@ -107,5 +107,5 @@ def test_a_seed_gives_the_same_schedule_in_every_process() -> None:
 
 def _without_names(text: str) -> str:
     """A trace without the names that differ between processes: of folders, tables and the process itself."""
-    text = re.sub(r"lakeconf-simulator-\w+|process \d+|\d+ AS pid|seconds\": [\d.]+", "…", text)
+    text = re.sub(r"lakeconf-simulator-\w+|process \d+|\d+ AS pid|(?:seconds|cleaned)\": [\d.]+", "…", text)
     return re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "…", text)
