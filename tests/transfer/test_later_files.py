@@ -168,6 +168,7 @@ def test_files_of_spark_come_back(tmp_path: Path, request: pytest.FixtureRequest
 
 KEYS = {
     "text": ("VARCHAR", ("k",), ["'a'", "NULL", "''", "'x/y=%20\u00fc'", "'__HIVE_DEFAULT_PARTITION__'"]),
+    "words": ("VARCHAR", ("k",), ["'a'", "NULL", "'x/y=%20\u00fc'"]),
     "number": ("DOUBLE", ("k",), ["0.1", "NULL", "-0.0", "1e300"]),
     "time": ("TIMESTAMPTZ", ("year(k)", "month(k)"), ["'2024-02-03 23:30:00+00'", "NULL", "'1969-12-31 01:00:00+05'"]),
     "bucket": ("BIGINT", ("bucket(4, k)",), ["1", "2", "NULL", "-5"]),
@@ -189,6 +190,8 @@ def test_values_of_partition_keys_come_back_as_they_are(
         before = rows(lake, "FROM t")
     (files,) = store.restore_lake(backup, adopt_later=True).later
     with store.open() as lake:
+        # DuckLake reads the name of the folder of NULL as NULL.
+        assert (files.problem is not None) == (kind == "text")
         if files.problem is None:
             assert rows(lake, "FROM t") == before
             for identity, value in before:
