@@ -6,26 +6,25 @@ So every SQL reads them, and no file of that lake is in the catalog of the branc
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import NamedTuple
 
 from lakeconf.catalog.reader import CatalogReader
+from lakeconf.catalog.snapshot import by_version
 from lakeconf.catalog.tables import joined_name, load_table, split_name
 from lakeconf.ducklake import BRANCH_RECORD, INTERNAL_SCHEMA, PARENT, visible_at
-from lakeconf.errors import BranchError
+from lakeconf.errors import BranchError, SnapshotNotFoundError
 from lakeconf.sql import folded, identifier, literal, qualified
 
-_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 _NAME = r'(?:"(?:[^"]|"")+"|[^\s".]+)'
 _VIEW = re.compile(
     rf"SELECT \* FROM {PARENT}\.(?P<schema>{_NAME})\.(?P<table>{_NAME}) AT \(VERSION => (?P<version>\d+)\)"  # noqa: S608
 )
-_TIME = "SELECT epoch_us(CAST(snapshot_time AS TIMESTAMPTZ)) FROM ducklake_snapshot WHERE snapshot_id = ?"
 _RECORD = re.compile(
     r"SELECT '(?P<lake>[0-9a-f-]{36})' AS lake, (?P<snapshot>\d+) AS snapshot_id, "
     r"'(?P<time>[0-9T:.+-]{20,40})' AS snapshot_time"
 )
-_VIEWS = f"""
+VIEWS = f"""
     SELECT s.schema_name, v.view_name, v.sql
     FROM ducklake_view AS v JOIN ducklake_schema AS s ON s.schema_id = v.schema_id
     WHERE {visible_at(row="v")} AND {visible_at(row="s")}
@@ -55,7 +54,7 @@ def branch_record(reader: CatalogReader) -> BranchRecord | None:
     """
     with reader.transaction() as transaction:
         rows = transaction.rows(
-            f"{_VIEWS} AND s.schema_name = $2 AND v.view_name = $3",
+            f"{VIEWS} AND s.schema_name = $2 AND v.view_name = $3",
             [transaction.newest(), INTERNAL_SCHEMA, BRANCH_RECORD],
         )
     if not rows:
@@ -71,16 +70,12 @@ def branch_record(reader: CatalogReader) -> BranchRecord | None:
 
 def changed_snapshot(reader: CatalogReader, version: int, time: str) -> str | None:
     """Why a snapshot is not the one with this time any more; None if it is."""
-    with reader.transaction() as transaction:
-        rows = transaction.rows(
-            "SELECT epoch_us(CAST(snapshot_time AS TIMESTAMPTZ)) FROM ducklake_snapshot WHERE snapshot_id = ?",
-            [version],
-        )
-    if not rows:
+    try:
+        snapshot = by_version(reader, version)
+    except SnapshotNotFoundError:
         return f"snapshot {version} does not exist any more"
-    if rows[0][0] != (datetime.fromisoformat(time) - _EPOCH) // _MICROSECOND:
-        return f"snapshot {version} is another one, as after a restore"
-    return None
+    is_same = snapshot.time == datetime.fromisoformat(time)
+    return None if is_same else f"snapshot {version} is another one, as after a restore"
 
 
 def check_parent(reader: CatalogReader) -> None:
@@ -129,7 +124,7 @@ def inherited_tables(reader: CatalogReader, snapshot_id: int) -> dict[str, str]:
         return {}
     version = reader.parent.snapshot_id
     with reader.transaction() as transaction:
-        rows = transaction.rows(f"{_VIEWS} AND v.sql LIKE 'SELECT * FROM {PARENT}.%'", [snapshot_id])  # noqa: S608
+        rows = transaction.rows(f"{VIEWS} AND v.sql LIKE 'SELECT * FROM {PARENT}.%'", [snapshot_id])  # noqa: S608
     sources = ((joined_name(schema, view), source_in(sql, version)) for schema, view, sql in rows)
     return {name: _quoted(source) for name, source in sources if source is not None}
 
@@ -141,7 +136,7 @@ def source_of(reader: CatalogReader, name: str, snapshot_id: int) -> str | None:
     schema, table = split_name(name)
     with reader.transaction() as transaction:
         rows = transaction.rows(
-            f"{_VIEWS} AND lower(s.schema_name) = lower($2) AND lower(v.view_name) = lower($3)",
+            f"{VIEWS} AND lower(s.schema_name) = lower($2) AND lower(v.view_name) = lower($3)",
             [snapshot_id, schema, table],
         )
     for found_schema, found_view, sql in rows:

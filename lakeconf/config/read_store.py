@@ -85,8 +85,8 @@ def read_store(
             "attach_options": options,
             "maintenance": limits,
             "committer": _committer(draft),
+            "branch_of": _branch_of(draft, stores, environment, secrets),
         }
-        about["branch_of"] = _branch_of(draft, stores, environment, secrets)
         store = _composed(draft, metadata, storage, about)
     problems = tuple(in_order(draft.problems))
     # Without the environment, a store with variables has only placeholder values.

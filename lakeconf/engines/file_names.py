@@ -36,7 +36,7 @@ class OwnFiles:
     adopted: str | None = None  # with a trailing slash
 
     def __contains__(self, path: str) -> bool:
-        return any(is_below(path, root) for root in self.roots())
+        return real_path(path).startswith(tuple(self.roots())) and ".." not in path.split("/")
 
     def roots(self) -> list[str]:
         """The folders, without symbolic links, each with a trailing slash."""
@@ -108,6 +108,12 @@ def is_manifest_of(reader: Connection, path: str, lake_id: str) -> bool:
     except LakeconfError:
         return False
     return rows == [(lake_id,)]
+
+
+def manifests_among(connection: Connection, paths: Iterable[str], lake_id: str) -> set[str]:
+    """The paths that are manifests of writes to a lake."""
+    named = (path for path in paths if STAGED_NAME.fullmatch(unique_name(path)))
+    return {path for path in named if is_manifest_of(connection, path, lake_id)}
 
 
 def is_written_name(path: str) -> bool:

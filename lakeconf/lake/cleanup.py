@@ -16,11 +16,10 @@ from lakeconf.commit.session import Session
 from lakeconf.connection.connection import remove_files
 from lakeconf.ducklake import MARKER
 from lakeconf.engines.file_names import (
-    STAGED_NAME,
     is_announced,
     is_below,
-    is_manifest_of,
     is_written_name,
+    manifests_among,
     real_path,
     unique_name,
 )
@@ -222,12 +221,7 @@ class Cleanup:
                 compose_path(compose_path(root, schema, is_relative=in_root), table, is_relative=in_schema)
                 for schema, in_root, table, in_schema in transaction.rows(_FOLDERS)
             }
-        manifests = {
-            path
-            for path in paths
-            if STAGED_NAME.fullmatch(unique_name(path))
-            and is_manifest_of(self.reader.connection, path, self.reader.lake_id)
-        }
+        manifests = manifests_among(self.reader.connection, paths, self.reader.lake_id)
         other = self._other_lakes(paths)
         return [
             path

@@ -7,26 +7,23 @@ snapshots or positions, too. A catalog that is replaced tells what became of the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lakeconf.backends.registry import metadata_backend
-from lakeconf.catalog.data_file import load_data_files
-from lakeconf.catalog.history import stored_rows
+from lakeconf.catalog.pruning.scan_plan import plan_scan
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.tables import Column, TableInfo, key_text, tables
 from lakeconf.commit.scope import Scope
 from lakeconf.ducklake import INTERNAL_SCHEMA
 from lakeconf.engines.file_names import (
-    STAGED_NAME,
     is_announced,
-    is_manifest_of,
     is_written_name,
-    unique_name,
+    manifests_among,
     written_by_ducklake,
 )
 from lakeconf.engines.schema_check import check_fit
@@ -34,13 +31,14 @@ from lakeconf.errors import CommitError, SchemaError, StorageError, UnsupportedE
 from lakeconf.inspection.catalog_files import data_path_files
 from lakeconf.lake.adoption.adopted_source import Source
 from lakeconf.lake.adoption.folder import Folder
-from lakeconf.lake.adoption.footers import FIRST_INTERNAL, Field, check_schemas, schemas_of
+from lakeconf.lake.adoption.footers import Field, check_schemas, rows_in, schemas_of
 from lakeconf.lake.adoption.parquet_folder import ParquetReader
 from lakeconf.lake.adoption.trial import check_rows
 from lakeconf.lake.opening import open_session
 from lakeconf.lake.run_journal import FileState
 from lakeconf.sql import files_sql, folded, identifier, qualified
 from lakeconf.store import Store
+from lakeconf.transfer.opened import store_of_copy
 from lakeconf.wording import counted
 from lakeconf.write.context import write
 from lakeconf.write.operations.adopt import AdoptFiles
@@ -82,7 +80,7 @@ class LaterTable(NamedTuple):
 
     files: Mapping[str, object]  # the deletes of each file, by path
     rows: int
-    inlined: int  # the number of rows that are in the catalog, also deleted ones
+    inlined: int  # the number of rows that are in the catalog
 
 
 def later_tables(reader: CatalogReader) -> dict[int, LaterTable]:
@@ -92,11 +90,10 @@ def later_tables(reader: CatalogReader) -> dict[int, LaterTable]:
 
 
 def _state(reader: CatalogReader, table: TableInfo, version: int) -> LaterTable:
-    with reader.transaction() as transaction:
-        files = load_data_files(transaction, table, version)
+    plan = plan_scan(reader, table.full_name, version)
     ((rows,),) = reader.connection.rows(f"SELECT count(*) FROM {_name(reader, table)}")  # noqa: S608
-    deletes = {file.path: (file.delete_file, file.inlined_deletes) for file in files}
-    return LaterTable(deletes, rows, stored_rows(reader, table.full_name, version)[1])
+    deletes = {file.path: (file.delete_file, file.inlined_deletes) for file in plan.files}
+    return LaterTable(deletes, rows, plan.inlined_row_count)
 
 
 def _name(reader: CatalogReader, table: TableInfo) -> str:
@@ -122,11 +119,7 @@ def later_files(
             hint="omit --adopt-later",
         )
     unknown, version = data_path_files(copy).unknown, latest(copy).snapshot_id
-    manifests = {
-        path
-        for path in unknown
-        if STAGED_NAME.fullmatch(unique_name(path)) and is_manifest_of(copy.connection, path, copy.lake_id)
-    }
+    manifests = manifests_among(copy.connection, unknown, copy.lake_id)
     written = [path for path in unknown if path not in manifests and not is_announced(path, manifests)]
     later = []
     for table in tables(copy, version):
@@ -150,7 +143,7 @@ def _of_table(
     """The later files of one table; None if it has none."""
     data = [path for path in paths if not path.endswith(_DELETES)]
     schemas = schemas_of(copy.connection, data) if data else {}
-    plain = [path for path in data if not any(map(_is_internal, schemas[path]))]
+    plain = [path for path in data if not any(field.is_internal for field in schemas[path])]
     if known is None:
         is_later = _later(copy, paths, moment)
         plain, others = [path for path in plain if path in is_later], is_later - {*plain}
@@ -159,17 +152,13 @@ def _of_table(
         plain, problem = _in_catalog(copy, table, plain, version, known.get(table.table_id))
     if not plain and problem is None:
         return None
-    rows = _rows(copy, plain)
+    rows = rows_in(copy.connection, plain)
     try:
         if problem is None:
             _checked_rows(copy, table, {path: schemas[path] for path in plain})
     except (SchemaError, CommitError, UnsupportedError) as error:
         problem = error.message
     return LaterFiles(table.full_name, tuple(plain), rows, problem, bool(table.partition_fields))
-
-
-def _is_internal(field: Field) -> bool:
-    return field.field_id is not None and field.field_id >= FIRST_INTERNAL
 
 
 def _later(copy: CatalogReader, paths: Sequence[str], moment: datetime) -> set[str]:
@@ -194,7 +183,7 @@ def _in_catalog(
     if before == later:
         return [], None
     only_appended = LaterTable(
-        {**before.files, **dict.fromkeys(appended, _NO_DELETES)}, before.rows + _rows(copy, appended), 0
+        {**before.files, **dict.fromkeys(appended, _NO_DELETES)}, before.rows + rows_in(copy.connection, appended), 0
     )
     return appended, None if only_appended == later and not before.inlined else _CHANGED
 
@@ -236,27 +225,14 @@ def _check_ids(table: TableInfo, columns: Sequence[Column], fields: Sequence[Fie
 
 def register_later(store: Store, catalog: Path, later: Sequence[LaterFiles]) -> None:
     """Registers the files that come back, in one snapshot of a private copy of the backup's catalog."""
-    backend = metadata_backend("duckdb").model_validate({"type": "duckdb", "uri": str(catalog)})
-    session = open_session(
-        store.replace(metadata_backend=backend, attach_options={"override_data_path": True}, maintenance={})
-    )
-    try:
+    with closing(open_session(store_of_copy(store, catalog))) as session:
         folder = Folder(session.reader.connection, session.reader.data_path)
         with Scope(session).transacting(_MESSAGE, None, None) as scope:
             for files in later:
                 check = partial(_check_states, folder, files.files, folder.states(files.files))
                 write(scope, files.table, AdoptFiles(files.files, files.rows, in_path=files.has_keys, check=check))
-    finally:
-        session.close()
 
 
 def _check_states(folder: Folder, paths: Sequence[str], states: Mapping[str, FileState]) -> None:
     if folder.states(paths) != states:
         raise StorageError("a later file has changed while it was registered: nothing was changed", hint="try again")
-
-
-def _rows(copy: CatalogReader, paths: Sequence[str]) -> int:
-    if not paths:
-        return 0
-    footers = copy.connection.rows(f"SELECT num_rows FROM {files_sql('parquet_file_metadata', paths)}")  # noqa: S608
-    return sum(int(rows) for (rows,) in footers)

@@ -59,11 +59,15 @@ def opened_backup(store: Store, path: str) -> Iterator[tuple[BackupPlace, Backup
         yield place, place.backup(name)
 
 
+def store_of_copy(store: Store, catalog: Path) -> Store:
+    """The store with a copy of its catalog in a DuckDB file, in place of its own; its files are those of the store."""
+    backend = metadata_backend("duckdb").model_validate({"type": "duckdb", "uri": str(catalog)})
+    return store.replace(metadata_backend=backend, attach_options={"override_data_path": True})
+
+
 @contextlib.contextmanager
 def opened_copy(store: Store, catalog: Path, *, loads: bool = True) -> Iterator[CatalogReader]:
-    """The lake of a store with a copy of its catalog in a DuckDB file; its files are those of the store."""
-    backend = metadata_backend("duckdb").model_validate({"type": "duckdb", "uri": str(catalog)})
-    copy = store.replace(metadata_backend=backend, attach_options={"override_data_path": True, "read_only": True})
-    copy = for_reading(copy)
+    """The lake of `store_of_copy`, which is only read."""
+    copy = for_reading(store_of_copy(store, catalog))
     with open_connection(copy, loads=loads) as connection:
         yield reader_of(copy.metadata_backend, copy.names, connection)

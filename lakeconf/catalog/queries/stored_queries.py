@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from lakeconf.catalog.forgotten_deletes import check_deletes, forgetful_tables
-from lakeconf.catalog.inherited import check_sources, inherited_tables, is_inherited
+from lakeconf.catalog.inherited import VIEWS, check_sources, inherited_tables, is_inherited
 from lakeconf.catalog.pruning.hidden_columns import HiddenColumns
 from lakeconf.catalog.queries.parsed_query import query_at
 from lakeconf.catalog.queries.sql_references import INDIRECT, Name, References, find_references, mentioned
@@ -17,7 +17,7 @@ from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.tables import DEFAULT_SCHEMA, joined_name, split_name, tables
 from lakeconf.connection.connection import Connection, schemas_of
-from lakeconf.ducklake import INTERNAL_SCHEMA, PARENT, check_placeholders, visible_at
+from lakeconf.ducklake import INTERNAL_SCHEMA, PARENT, check_placeholders
 from lakeconf.errors import LakeconfError, UnknownNameError, UnsafeQueryError, UnsupportedError, listed, suggestion
 from lakeconf.sql import folded, literal
 
@@ -94,11 +94,6 @@ _THIS_LAKE = "{DUCKLAKE_CATALOG}."
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # DuckLake's functions that describe the latest snapshot.
 _OF_THE_LATEST = frozenset({"ducklake_list_files", "ducklake_table_info"})
-_VIEWS = f"""
-    SELECT s.schema_name, v.view_name, v.sql
-    FROM ducklake_view AS v JOIN ducklake_schema AS s ON s.schema_id = v.schema_id
-    WHERE {visible_at(row="v")} AND {visible_at(row="s")}
-"""  # noqa: S608
 _UNKNOWN = re.compile(r"\bTable with name (?P<name>.+?) does not exist")
 _ADVICE = re.compile(r"\nDid you mean \"[^\n]*")
 
@@ -430,7 +425,7 @@ def _unsafe(stored: StoredQuery, what: str) -> UnsafeQueryError:
 def view_names(reader: CatalogReader, snapshot_id: int) -> tuple[str, ...]:
     """Returns the sorted full names of the views at a snapshot, without those that lakeconf has made."""
     with reader.transaction() as transaction:
-        rows = transaction.rows(_VIEWS, [snapshot_id])
+        rows = transaction.rows(VIEWS, [snapshot_id])
     own = [row for row in rows if folded(row[0]) != INTERNAL_SCHEMA and not is_inherited(reader, row[2])]
     return tuple(sorted(joined_name(schema, name) for schema, name, _ in own))
 

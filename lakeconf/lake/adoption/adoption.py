@@ -22,13 +22,13 @@ from lakeconf.errors import (
 from lakeconf.lake.adoption.adopted_source import Source
 from lakeconf.lake.adoption.delta_table import delta_table
 from lakeconf.lake.adoption.folder import Folder
+from lakeconf.lake.adoption.footers import rows_in
 from lakeconf.lake.adoption.iceberg_table import iceberg_table
 from lakeconf.lake.adoption.known_files import KnownFiles, known_files
 from lakeconf.lake.adoption.other_tables import ENDING, LOG, METADATA, check_plain
 from lakeconf.lake.adoption.parquet_folder import parquet_folder
 from lakeconf.lake.adoption.trial import check_rows
 from lakeconf.lake.run_journal import FileState, ModelRun, RunJournal
-from lakeconf.sql import files_sql
 from lakeconf.wording import byte_size, counted
 from lakeconf.write.context import current_table, write
 from lakeconf.write.ddl import Definition
@@ -198,10 +198,7 @@ class Adoptions:
                 hint="bring back the files as they were; write new rows to new files",
             )
         known.check_moved(folder, {file: states[file] for file in new}, full_name(name))
-        counts = (
-            reader.connection.rows(f"SELECT num_rows FROM {files_sql('parquet_file_metadata', new)}") if new else ()
-        )
-        rows = sum(int(count) for (count,) in counts)
+        rows = rows_in(reader.connection, new)
         plan = AdoptPlan(
             source.kind, folder.root, source.version, full_name(name), info is None, new, len(source.paths) - len(new),
             rows, sum(states[file].size for file in new), columns, source.partitions,

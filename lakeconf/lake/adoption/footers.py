@@ -16,7 +16,7 @@ _SCHEMA = """
     FROM {source}
 """
 # DuckLake's own fields have ids from here on: row ids, snapshot ids and positions.
-FIRST_INTERNAL = 2147483539
+_FIRST_INTERNAL = 2147483539
 # Names of a repeated group that make it the element of its list, by the rules of Parquet for older writers.
 _OLD_ELEMENTS = ("array", "_tuple")
 WRITE_AGAIN = "write the rows to new files, or load them: lakeconf load, or a model of the kind append"
@@ -33,6 +33,11 @@ class Field(NamedTuple):
     field_id: int | None
     fields: tuple[Field, ...]  # those of a group
 
+    @property
+    def is_internal(self) -> bool:
+        """True for a hidden field of DuckLake."""
+        return (self.field_id or 0) >= _FIRST_INTERNAL
+
 
 def schemas_of(connection: Connection, paths: Sequence[str]) -> dict[str, tuple[Field, ...]]:
     """The columns of each file, as its footer has them."""
@@ -44,6 +49,14 @@ def schemas_of(connection: Connection, paths: Sequence[str]) -> dict[str, tuple[
     for path, *field in rows:
         fields[path].append(tuple(field))
     return {path: _field(iter(fields[path])).fields for path in paths}
+
+
+def rows_in(connection: Connection, paths: Sequence[str]) -> int:
+    """The number of rows in some files, as their footers have it."""
+    if not paths:
+        return 0
+    counts = connection.rows(f"SELECT num_rows FROM {files_sql('parquet_file_metadata', paths)}")
+    return sum(int(count) for (count,) in counts)
 
 
 def check_schemas(schemas: Mapping[str, tuple[Field, ...]]) -> None:
@@ -78,7 +91,7 @@ def _check_field(path: str, field: Field, shown: str) -> None:
     problem = None
     if field.kind == "INT96":
         problem = "is an INT96, which has no time zone and no bounds"
-    elif (field.field_id or 0) >= FIRST_INTERNAL:
+    elif field.is_internal:
         problem = "is one of the hidden columns of another lake"
     elif field.repetition == "REPEATED":
         problem = "is repeated without being a list"

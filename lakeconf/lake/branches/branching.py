@@ -140,13 +140,8 @@ def _alone(store: Store) -> Store:
     return store.replace(branch_of=None, attach_options=options, hidden=store.secrets)
 
 
-@contextlib.contextmanager
-def _opened(store: Store) -> Iterator[Session]:
-    session = open_session(store)
-    try:
-        yield session
-    finally:
-        session.close()
+def _opened(store: Store) -> contextlib.closing[Session]:
+    return contextlib.closing(open_session(store))
 
 
 def _check_encrypted(store: Store, other: CatalogReader, *, encrypted: bool) -> None:
