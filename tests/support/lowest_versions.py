@@ -14,11 +14,15 @@ _PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_tex
 
 
 def lowest_versions() -> dict[str, str]:
-    """The lower bound of each dependency by its name; the extensions of DuckDB have the version of DuckDB."""
+    """The lower bound of each dependency by its name and extras; extensions of DuckDB have the version of DuckDB."""
     optional = _PROJECT["optional-dependencies"]
     requirements = [
         Requirement(line) for lines in (_PROJECT["dependencies"], *map(optional.get, EXTRAS)) for line in lines
     ]
+    # An override replaces a requirement with its extras: without them, `pyspark[connect]` installs no grpcio.
+    extras: dict[str, set[str]] = {}
+    for requirement in requirements:
+        extras.setdefault(requirement.name, set()).update(requirement.extras)
     lowest = {
         requirement.name: specifier.version
         for requirement in requirements
@@ -28,7 +32,9 @@ def lowest_versions() -> dict[str, str]:
     extensions = [
         Requirement(line).name for line in (*optional["bundled"], *optional["dev"]) if line.startswith("duckdb-")
     ]
-    return lowest | dict.fromkeys(extensions, lowest["duckdb"])
+    with_extras = {f"{name}[{','.join(sorted(extras[name]))}]": lowest[name] for name in lowest if extras[name]}
+    others = {name: version for name, version in lowest.items() if not extras[name]}
+    return with_extras | others | dict.fromkeys(extensions, lowest["duckdb"])
 
 
 if __name__ == "__main__":
