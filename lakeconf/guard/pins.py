@@ -109,6 +109,8 @@ class Pins:
             value = f"SELECT encode({literal(content)}) AS content"
             self.reader.connection.execute(f"COPY ({value}) TO {literal(path)} (FORMAT BLOB)")
         else:
+            with storage_errors(f"{path} cannot be written", hint=_HINT):
+                _remove_interrupted(path)
             replace_file(Path(path), content)
 
     def remove(self, branch: str) -> None:
@@ -118,6 +120,7 @@ class Pins:
             remove_files(self.reader.connection, [path])
             return
         with storage_errors(f"{path} cannot be removed", hint=_HINT):
+            _remove_interrupted(path)
             Path(path).unlink(missing_ok=True)
 
     def _path(self, branch: str) -> str:
@@ -169,6 +172,14 @@ class Pins:
             f"{path} is damaged: it does not say which snapshot a branch of this lake reads",
             hint="run `lakeconf branch PARENT STORE` again for that branch; or delete the file if it does not exist",
         )
+
+
+def _remove_interrupted(path: str) -> None:
+    """Removes what killed processes have left of a pin that they were writing: files that nobody reads."""
+    folder, name = os.path.split(path)
+    for left in os.listdir(folder) if os.path.isdir(folder) else ():
+        if left.startswith(f"{name}."):
+            Path(folder, left).unlink(missing_ok=True)
 
 
 def with_parent(reader: CatalogReader, parent: CatalogReader, store: str) -> CatalogReader:

@@ -79,6 +79,8 @@ class Cleanup:
 
     session: Session
     marker: LakeMarker | None  # the lake's marker; None if the metadata backend keeps the files
+    # True to forget scheduled files that may be those of others, in place of an error that lets a person decide.
+    forgets_others: bool = False
 
     @property
     def reader(self) -> CatalogReader:
@@ -94,9 +96,9 @@ class Cleanup:
         if self.marker is not None:
             self.marker.before_cleanup()
         given_up = self._given_up(older_than)
-        left = self._left(given_up)
+        left = self._others(given_up) if self.forgets_others else self._left(given_up)
         if left:
-            _log.info("keeps adopted files that others own, or tables still need: %s", ", ".join(left))
+            _log.info("keeps files that others own, or tables still need: %s", ", ".join(left))
         scheduled = self._scheduled({path: rows for path, rows in given_up.items() if path not in left})
         skipped = self._skipped()
         if skipped is not None:
@@ -162,6 +164,15 @@ class Cleanup:
             path: rows
             for path, rows in outside.items()
             if path in adopted and (_file(path) in needed or path not in self.session.own_files)
+        }
+
+    def _others(self, paths: Mapping[str, _Rows]) -> dict[str, _Rows]:
+        """The scheduled files outside the data path, or below the marker of another lake there."""
+        other = self._other_lakes([*paths])
+        return {
+            path: rows
+            for path, rows in paths.items()
+            if not is_below(path, self.reader.data_path) or _is_in_folders(real_path(path), other)
         }
 
     def _live_paths(self) -> set[str]:

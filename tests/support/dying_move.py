@@ -1,7 +1,8 @@
 """Runs a command on a whole lake, whose process is killed at one of its steps; a script.
 
 Usage: python dying_move.py NUMBER WHEN ARGUMENT…: WHEN is `before` or `after` the step with this number, from 1 on.
-With 0, the last line of its output is the number of steps.
+With 0, the last line of its output is the number of steps. Besides commands of lakeconf, `append STORE TABLE` appends
+the row with the id 7000 once.
 """
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import lakeconf
 from lakeconf.cli.app import run
 from lakeconf.connection.connection import Connection
+from lakeconf.guard import pins
+from lakeconf.lake import cleanup
 from lakeconf.transfer import move_target
 
 # What changes files or a catalog.
@@ -23,6 +27,16 @@ STEP = re.compile(
     r"DELETE FROM .*\bducklake_(snapshot|tag)\b|ATTACH .*\.lakeconf-move",
     re.DOTALL,
 )
+# The same for a branch, which also removes files.
+BRANCH_STEP = re.compile(
+    r"COMMIT$|COPY |ATTACH |CALL ducklake_expire_snapshots|DELETE FROM .*scheduled_for_deletion", re.DOTALL
+)
+
+
+def append(store: str, table: str) -> int:
+    with lakeconf.init().get_store(store).open() as lake:
+        lake.table(table).append([{"id": 7000}], idempotency_key="once")
+    return 0
 
 
 def main(number: int, when: str, arguments: list[str]) -> None:
@@ -36,19 +50,26 @@ def main(number: int, when: str, arguments: list[str]) -> None:
             strikes = steps and seen == number
             if strikes and when == "before":
                 os.kill(os.getpid(), signal.SIGKILL)
-            done = call(*given, **named)
-            if strikes:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return done
+            try:
+                return call(*given, **named)
+            finally:
+                if strikes:
+                    os.kill(os.getpid(), signal.SIGKILL)
 
         return called
 
-    Connection.execute = dying(Connection.execute, lambda _, sql, *__: STEP.match(sql))  # type: ignore[method-assign]
+    is_branch = arguments[0] != "move"
+    pattern = BRANCH_STEP if is_branch else STEP
+    Connection.execute = dying(Connection.execute, lambda _, sql, *__: pattern.match(sql))  # type: ignore[method-assign]
     os.link = dying(os.link)
     Path.replace = dying(Path.replace)  # type: ignore[method-assign]
     Path.rename = dying(Path.rename)  # type: ignore[method-assign]
     move_target.remove_files = dying(move_target.remove_files)  # type: ignore[attr-defined]
-    code = run(arguments)
+    if is_branch:
+        os.unlink = dying(os.unlink)
+        for module in (pins, cleanup):
+            module.remove_files = dying(module.remove_files)  # type: ignore[attr-defined]
+    code = append(*arguments[1:]) if arguments[0] == "append" else run(arguments)
     if number == 0:
         sys.stdout.write(f"{seen}\n")
     sys.exit(code)

@@ -20,6 +20,7 @@ from lakeconf.connection.connection import Connection
 from lakeconf.ducklake import BRANCH_RECORD, INTERNAL_SCHEMA, PARENT, check_placeholders, visible_at
 from lakeconf.errors import BranchError, LakeconfError, QueryError
 from lakeconf.guard.pins import Pin, Pins
+from lakeconf.lake.cleanup import Cleanup
 from lakeconf.lake.maintenance import Maintenance
 from lakeconf.lake.opening import open_session, reader_beside
 from lakeconf.sql import folded, identifier, qualified
@@ -102,12 +103,19 @@ def drop_branch(store: Store) -> None:
             )
             with Scope(own).transacting(f"drop the branch of {parent.name}", None, None) as scope:
                 write(scope, drop.table, _Planned(drop))
-        maintenance = Maintenance(Scope(own))
-        maintenance.expire_snapshots(older_than=timedelta(0), force=True)
-        maintenance.cleanup(older_than=timedelta(0), force=True)
+        _clean(own)  # while the catalog knows the folders of failed writes
+        Maintenance(Scope(own)).expire_snapshots(older_than=timedelta(0), force=True)
+        _clean(own)
     # At the end: a branch that was dropped in part still finds it.
     with _opened(for_reading(parent)) as other:
         Pins(other.reader).remove(lake)
+
+
+def _clean(own: Session) -> None:
+    """Removes all files of the branch; never those of others, which other tools can register in its catalog."""
+    Scope(own).check_maintainable()
+    with own.guard.removing(force=True):
+        Cleanup(own, own.guard.marker, forgets_others=True).remove(own.clock.now())
 
 
 def branches(store: Store) -> list[Pin]:

@@ -341,6 +341,32 @@ def test_no_command_of_a_branch_changes_the_lake(pair: Pair, tmp_path: Path) -> 
     assert state_of(prod, tmp_path / "prod") == before
 
 
+@pytest.mark.slow
+def test_files_of_the_lake_that_others_register_in_a_branch_stay_when_it_is_dropped(pair: Pair, tmp_path: Path) -> None:
+    prod, branch = pair
+    with prod.open() as lake:
+        lake.table("raw.e").append([{"id": number, "name": "in a file"} for number in range(50)])
+    before = state_of(prod, tmp_path / "prod")
+    branch.create_branch()
+    with branch.open() as lake:
+        lake.table("raw.e").delete("id < 1000")
+    with branch.connect() as connection:  # plain DuckDB
+        path = max((tmp_path / "prod" / "data" / "raw" / "e").glob("*.parquet"))
+        connection.execute(f"CALL ducklake_add_data_files('pr', 'e', '{path}', schema => 'raw')")
+    with branch.open() as lake:
+        assert lake.table("raw.e").count() == 50
+        lake.drop_table("raw.e")
+        with pytest.raises(CatalogError, match="lists files for removal that are not below"):
+            expire_all(lake)
+    branch.drop_branch()
+    assert prod.branches() == []
+    assert not list((tmp_path / "pr" / "data").rglob("*.parquet"))
+    assert state_of(prod, tmp_path / "prod") == before
+    branch.create_branch()
+    with branch.open() as lake:
+        assert lake.table("raw.e").count() == 110
+
+
 def test_written_tables_are_copied_back_unless_the_lake_has_changed_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
