@@ -179,13 +179,16 @@ class TableCopies:
                 f"{name} cannot be copied: {', '.join(declared.computed)} is an expression",
                 hint="create the table in the target, and append the rows to it",
             )
+        # The target may be a branch that has not written the table.
+        session, known_as, snapshot_id = self._lake._scope.source(name)  # noqa: SLF001 - not for users
         try:
-            now = load_table(self._own, name, self._lake.snapshot_id)
+            now = load_table(session.reader, known_as, snapshot_id)
         except TableNotFoundError:
             ((count,),) = connection.rows(f"SELECT count(*) FROM {source}")
             return CopyStep(name, "create", count, source=source, then=table, declared=declared)
-        there = relation_at(self._own, now, self._lake.snapshot_id)
-        changes = _changes(declared_at(self._own, now, self._lake.snapshot_id), declared)
+        is_own = session.reader is self._own
+        there = relation_at(session.reader, now, snapshot_id)
+        changes = _changes(declared_at(session.reader, now, snapshot_id), declared)
         if columns_of(connection, source).keys() & columns_of(connection, there).keys():
             added, removed = difference(connection, (self._name, self._own.alias), (source, there), name).only
         else:
@@ -194,8 +197,8 @@ class TableCopies:
             )
         action: Literal["replace", "record", "skip"] = "replace"
         if not (changes or added or removed):
-            action = "record" if own.lacks(adopted, table, self._version, now) else "skip"
-        return CopyStep(name, action, added, removed, changes, source, table, now, declared)
+            action = "record" if is_own and own.lacks(adopted, table, self._version, now) else "skip"
+        return CopyStep(name, action, added, removed, changes, source, table, now if is_own else None, declared)
 
 
 def _changes(present: Declared, planned: Declared) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 from branched_lakes import contents, expire_all, lake_and_branch, rows_of, state_of
-from local_stores import rows
+from local_stores import new_store, rows
 from strength import in_prove
 from whole_lakes import fill
 
@@ -29,6 +29,7 @@ from lakeconf.errors import (
     UnsupportedError,
 )
 from lakeconf.inspection.doctor import repair_marker
+from lakeconf.inspection.table_copy import TableCopies
 from lakeconf.sql import identifier, qualified
 
 if TYPE_CHECKING:
@@ -402,6 +403,55 @@ def test_written_tables_are_copied_back_unless_the_lake_has_changed_them(
     assert called("branch --drop prod --yes")[1].startswith("error: the store 'prod' is no branch")
     assert called("branch --drop pr --yes")[0] == 0
     assert called("branch prod") == (0, "prod has no branches\n")
+
+
+@pytest.mark.slow
+def test_tables_that_a_branch_has_not_written_are_copied_over(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    prod, branch = lake_and_branch(request, tmp_path)
+    fill(prod, SHORT)
+    branch.create_branch()
+    before = state_of(prod, tmp_path / "prod")
+    with prod.open() as lake:
+        pinned = contents(lake)
+    (tmp_path / "dev").mkdir()
+    dev = new_store(request, tmp_path / "dev", "dev", "sqlite", "local")
+    fill(
+        dev,
+        (
+            *SHORT[:4],
+            "INSERT INTO raw.f VALUES (99)",
+            "ALTER TABLE raw.e ADD COLUMN x INTEGER",
+            "CREATE TABLE g (a INTEGER)",
+        ),
+    )
+    with dev.open() as lake:
+        lake.table("main.g").append([{"a": 1}])
+        expected = contents(lake)
+    with branch.open() as lake:
+        copies = TableCopies(lake, dev)
+        steps = copies.plan()
+        assert [(step.table, step.action) for step in steps] == [
+            ("main.g", "create"),
+            ("raw.e", "replace"),
+            ("raw.f", "replace"),
+        ]
+        copies.copy(steps)
+        assert contents(lake) == expected != pinned
+        assert [step.action for step in TableCopies(lake, dev.replace(alias="again")).plan()] == ["skip"] * 3
+    assert state_of(prod, tmp_path / "prod") == before
+
+
+def test_a_table_that_a_branch_has_not_written_and_that_is_equal_is_not_copied(
+    pair: Pair, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    _, branch = pair
+    branch.create_branch()
+    (tmp_path / "dev").mkdir()
+    dev = new_store(request, tmp_path / "dev", "dev", "sqlite", "local")
+    fill(dev, SHORT)
+    with branch.open() as lake:
+        assert [step.action for step in TableCopies(lake, dev).plan()] == ["skip", "skip"]
+        assert lake.snapshot_id == 1
 
 
 def test_the_statements_of_a_branch_attach_both_lakes(pair: Pair) -> None:
