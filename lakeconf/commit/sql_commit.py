@@ -128,8 +128,10 @@ class SqlCommit:
 
     def describe(self, author: str | None, message: str | None, info: str) -> bool:
         # Do not write `alias.set_commit_message`: DuckDB could read the alias as the name of a schema.
-        call = f"CALL ducklake_set_commit_message({literal(self.reader.alias)}, ?, ?, extra_info => {literal(info)})"
-        self.writer.execute(call, [author, message])
+        # And bind no parameter: the first one of a process makes duckdb import pandas.
+        header = ", ".join("NULL" if text is None else literal(text) for text in (author, message))
+        alias = literal(self.reader.alias)
+        self.writer.execute(f"CALL ducklake_set_commit_message({alias}, {header}, extra_info => {literal(info)})")
         return True
 
     def written_tables(self, actions: Iterable[Action], *, records: bool) -> set[str]:

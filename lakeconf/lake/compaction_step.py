@@ -105,9 +105,8 @@ class CompactionStep:
             writer.execute(statement)
         # The token identifies the snapshot if the reply to the commit is lost.
         extra = literal(json.dumps({"lakeconf": __version__, "token": attempt.token}))
-        writer.execute(
-            f"CALL ducklake_set_commit_message({alias}, ?, ?, extra_info => {extra})", [default_author(), None]
-        )
+        author = literal(default_author())
+        writer.execute(f"CALL ducklake_set_commit_message({alias}, {author}, NULL, extra_info => {extra})")
         if held is not None:
             held.check()
         written = {joined_name(schema, table) for schema, table, *_ in self._rows}

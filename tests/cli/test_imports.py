@@ -1,4 +1,4 @@
-"""Commands that only read a lake load no library that they do not need."""
+"""Commands that read a lake, or make a branch of it, load no library that they do not need."""
 
 from __future__ import annotations
 
@@ -15,9 +15,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CONFIG = """
+default_store = "dev"
 [stores.dev]
 metadata_backend = { type = "sqlite", uri = "catalog.sqlite" }
 storage_backend = { type = "local", path = "data" }
+
+[stores.pr]
+branch_of = "dev"
+metadata_backend = { type = "sqlite", uri = "pr.sqlite" }
+storage_backend = { type = "local", path = "pr" }
 """
 # Each takes 0.02 s or more.
 SLOW = {
@@ -35,7 +41,10 @@ SLOW = {
     "sqlglot",
     "sqlmesh",
 }
-COMMANDS = ("tables", "snapshots", "tables raw.events", "maintain --dry-run", "sql FROM|raw.events", "doctor", "stores")
+COMMANDS = (
+    *("tables", "snapshots", "tables raw.events", "maintain --dry-run", "sql FROM|raw.events", "doctor", "stores"),
+    "branch dev pr --yes",
+)
 PROGRAM = """
 import sys
 from lakeconf.cli import main
@@ -50,7 +59,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project whose lake has a table with a file."""
     folder = tmp_path_factory.mktemp("project")
     (folder / "lakeconf.toml").write_text(CONFIG)
-    with lakeconf.init(folder / "lakeconf.toml").get_store().open() as lake:
+    with lakeconf.init(folder / "lakeconf.toml").get_store("dev").open() as lake:
         lake.create_table("raw.events", {"id": "BIGINT"}).append(lake.sql("SELECT range AS id FROM range(10)"))
     return folder
 

@@ -224,8 +224,8 @@ class DuckDBModel:
         rows = self.catalog.rows(self.catalog.table_id(found["table"]), version)
         return [(row,) for _, _, row, _ in rows]
 
-    def set_message(self, session: Session, found: re.Match[str], parameters: Sequence[Any]) -> None:
-        author, message = parameters
+    def set_message(self, session: Session, found: re.Match[str], _: Sequence[Any]) -> None:
+        author, message = (None if text == "NULL" else text[1:-1].replace("''", "'") for text in found.groups()[:2])
         self.changes_of(session).info = (author, message, found["info"].replace("''", "'"))
 
     def expire(self, session: Session, found: re.Match[str], _: Sequence[Any]) -> None:
@@ -310,6 +310,7 @@ def _on_server(model: DuckDBModel, session: Session, found: re.Match[str], _: An
 
 
 _EXTENSIONS = [(name,) for name in ("ducklake", "sqlite_scanner", "postgres_scanner", "httpfs")]
+_TEXT = "NULL|'(?:[^']|'')*'"
 _T = r'"dev"\."main"\."(?P<table>\w+)"'
 _TIME = r"older_than => CAST\('(?P<time>[^']*)' AS TIMESTAMPTZ\), dry_run => (?P<dry>\w+)\)"
 _STATEMENTS: list[tuple[re.Pattern[str], Callable[..., Any]]] = [
@@ -338,7 +339,11 @@ _STATEMENTS: list[tuple[re.Pattern[str], Callable[..., Any]]] = [
             _constant(("id", "BIGINT", "YES", None, "NULL", None)),
         ),
         (rf'SELECT "id" FROM {_T} AT \(VERSION => (?P<version>\d+)\)', DuckDBModel.scan),
-        (r"CALL ducklake_set_commit_message\('dev', \?, \?, extra_info => '(?P<info>.*)'\)", DuckDBModel.set_message),
+        (
+            rf"CALL ducklake_set_commit_message\('dev', (?P<author>{_TEXT}), (?P<message>{_TEXT}), "
+            r"extra_info => '(?P<info>.*)'\)",
+            DuckDBModel.set_message,
+        ),
         (r"CALL ducklake_expire_snapshots\(\?, versions => \[(?P<versions>.*)\]\)", DuckDBModel.expire),
         (
             r"DELETE FROM \S+\.ducklake_files_scheduled_for_deletion WHERE .* AND path IN (?P<paths>.*)",
