@@ -166,11 +166,11 @@ class BranchModel:
     def copy_back(self) -> None:
         """Copies what the branch has written to the lake, unless the lake has changed it."""
         pin = self.lake.real.branches()[0].snapshot_id
+        with self.branch.real.replace(branch_of=None).open() as own:
+            names = own.tables()
         with self.lake.real.open() as real, self.lake.copy.open() as copy:
             copies = TableCopies(real, self.branch.real)
-            conflict, names = False, list[str]()
-            with self.branch.real.replace(branch_of=None).open() as own:
-                names = own.tables()
+            conflict = False
             then, now = seen(real.at(version=pin)), seen(real)
             changed = any(then.get(name) != now.get(name) for name in names)
             self.script.append(f"copy {names} back")
