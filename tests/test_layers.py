@@ -26,8 +26,8 @@ LAKE = COMMIT | STORE | {"write", "lake"}
 LAYERS: dict[str, set[str]] = BASE | {
     "connection": {*BASE},
     "catalog": CATALOG,
-    "engines": CATALOG,
     "backends": {*BASE, "connection"},
+    "engines": CATALOG | {"backends"},
     "store": STORE,
     "config": STORE,
     "guard": CATALOG | {"backends", "guard"},

@@ -188,6 +188,16 @@ class StorageBackend(Backend):
         """
         return self.location.partition("://")[0]
 
+    @classmethod
+    def hadoop_schemes(cls) -> tuple[str, ...]:
+        """The schemes of DuckDB's URIs of this service that Hadoop spells in another way, as `hadoop_uri` does."""
+        return ()
+
+    @classmethod
+    def hadoop_uri(cls, uri: str) -> str:
+        """Hadoop's spelling of a URI of DuckDB with one of the `hadoop_schemes`; what follows the folder stays."""
+        return uri
+
     def hadoop_settings(self) -> dict[str, str | Secret]:
         """The Hadoop settings with which Spark accesses the same files, without the prefix `spark.hadoop.`."""
         return {}

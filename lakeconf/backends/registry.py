@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
@@ -63,6 +64,17 @@ def metadata_types() -> tuple[str, ...]:
 def storage_types() -> tuple[str, ...]:
     """The types of all storage backends, including those of installed packages, sorted."""
     return _types(STORAGE_BACKENDS, _STORAGE_GROUP)
+
+
+@functools.cache
+def hadoop_spelling(scheme: str) -> Callable[[str], str] | None:
+    """The function that spells URIs of a scheme as Hadoop does; None if Hadoop spells them as DuckDB does."""
+    for type_name in (*STORAGE_BACKENDS, *storage_types()):
+        with contextlib.suppress(UnknownTypeError):  # a package that is broken, of whose service no store can be
+            backend = storage_backend(type_name)
+            if scheme in backend.hadoop_schemes():
+                return backend.hadoop_uri
+    return None
 
 
 def _types(built_in: Mapping[str, str], group: str) -> tuple[str, ...]:

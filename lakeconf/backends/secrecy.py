@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from lakeconf.errors import LakeconfError
 from lakeconf.secret import Secret
 from lakeconf.sql import Value
 
@@ -28,6 +29,9 @@ _NOT_SECRET_KEY = re.compile(
     r"^(key_id|kms_key_id|password_command|password_ttl|secret_name|secret_parameters)$", re.IGNORECASE
 )
 _USERINFO = re.compile(r"://[^/\s]*@|\b(password|passwd|pwd)\s*=", re.IGNORECASE)
+# A token in the query of a URI, such as the signature of a shared access signature of Azure.
+_SIGNED = re.compile(r"[?&][^=&\s]*(sig|token|secret|credential|key)[^=&\s]*=", re.IGNORECASE)
+_IN_STORE = "remove it from the URI: the storage backend of the store has the credentials"
 
 
 def is_secret(path: Sequence[str]) -> bool:
@@ -66,6 +70,12 @@ def holds_credentials(key: str, text: str) -> bool:
     """True if a value that is shown contains a user or a password, as in `scheme://user:password@host`."""
     is_token = key == "database" and "motherduck_token=" in text
     return is_token or bool(_USERINFO.search(text)) or (key in ("host", "endpoint", "account_id") and "@" in text)
+
+
+def check_place(place: str) -> None:
+    """Raises an error for a URI with credentials: a place of files is shown in messages and plans."""
+    if "://" in place and (holds_credentials("", place) or _SIGNED.search(place)):
+        raise LakeconfError("the URI contains a user, a password or a token", hint=_IN_STORE)
 
 
 def _is_secret_option(key: str) -> bool:

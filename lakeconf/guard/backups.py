@@ -24,6 +24,7 @@ from typing import Any
 
 from lakeconf.backends.backend import StorageBackend, StoreNames
 from lakeconf.backends.registry import metadata_backend
+from lakeconf.backends.secrecy import check_place
 from lakeconf.connection.connection import Connection, connect, load_extension
 from lakeconf.errors import (
     CatalogError,
@@ -307,6 +308,7 @@ def _reached(place: str, storage: StorageBackend | None, names: StoreNames, conn
 
     The requests go to the server that the store names, whatever the URI is.
     """
+    check_place(place)
     own = None if storage is None else storage.location.partition("://")[0]
     uri = _URI.fullmatch(place)
     if uri is None or re.search(URL_ENDS, place) or ".." in place.split("/"):

@@ -126,8 +126,8 @@ def _lines(metric: Metric, store: str) -> Iterator[str]:
 
 
 def _label(text: str) -> str:
-    # No control characters, and then the escapes of the format.
-    return escaped(text).replace("\\", "\\\\").replace('"', '\\"')
+    # No control characters, and then the escapes of the format. Two names never become one label.
+    return escaped(text.replace("\\", "\\\\")).replace("\\", "\\\\").replace('"', '\\"')
 
 
 class MetricsServer(ThreadingMixIn, TCPServer):

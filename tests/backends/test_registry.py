@@ -24,6 +24,7 @@ from lakeconf.backends.registry import (
 )
 from lakeconf.backends.storage.local import LocalStorage
 from lakeconf.config.config import validate
+from lakeconf.engines.spark.hadoop import spark_uri
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,6 +39,14 @@ class LocalShelf(SQLiteMetadata):
 
 class Drawer(LocalStorage):
     """A storage backend of another package."""
+
+    @classmethod
+    def hadoop_schemes(cls) -> tuple[str, ...]:
+        return ("drawer",)
+
+    @classmethod
+    def hadoop_uri(cls, uri: str) -> str:
+        return f"hdrawer://{uri.partition('://')[2]}"
 
 
 class Leaky(LocalStorage):
@@ -75,6 +84,17 @@ def test_built_in_backend_has_its_type() -> None:
     for name in STORAGE_BACKENDS:
         storage = storage_backend(name)
         assert (issubclass(storage, StorageBackend), storage.model_fields["type"].default) == (True, name)
+
+
+def test_a_package_spells_the_uris_of_its_service_for_hadoop(register: Callable[..., None]) -> None:
+    registry.hadoop_spelling.cache_clear()
+    try:
+        register(STORAGE, broken="third_party:missing", drawer="third_party:Drawer")
+        assert spark_uri("drawer://a/b%2B.parquet") == "hdrawer://a/b%2B.parquet"
+        assert spark_uri("s3://a/b") == "s3a://a/b"
+        assert spark_uri("other://a/b") == "other://a/b"
+    finally:
+        registry.hadoop_spelling.cache_clear()
 
 
 def test_types_are_sorted_and_of_one_kind(register: Callable[..., None]) -> None:

@@ -93,6 +93,16 @@ def test_the_numbers_are_those_of_other_commands(lake: Lake, shown: Any) -> None
     assert values["last_maintenance_timestamp_seconds",] > values["last_commit_timestamp_seconds",]
 
 
+def test_no_two_tables_have_the_same_label(shown: Any, project: Path) -> None:
+    names = ("a\nb", "a\\nb", "a\\x0ab", 'a"b', "a\\")
+    with lakeconf.init().get_store().open() as lake:
+        for name in names:
+            quoted = name.replace('"', '""')
+            lake.create_table(f'"{quoted}"', {"id": "BIGINT"})
+    rows = [key for key in parsed(shown("metrics")) if key[0] == "table_rows"]
+    assert len(rows) == len(names)
+
+
 def test_holders_of_the_lock_are_counted(shown: Any, project: Path) -> None:
     with lakeconf.init().get_store().open() as lake:
         table = lake.create_table("t", {"id": "BIGINT"})

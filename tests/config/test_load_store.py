@@ -157,6 +157,16 @@ def test_invalid_committer_or_limit_is_reported() -> None:
                     "must be at least 1d: other processes may still read or write the files",
                     'write keep_files = "2d"',
                 ),
+                ('keep_snapshots = "40000d"', "LC013", "must be at most 36500d", 'write keep_snapshots = "7d"'),
+                *(
+                    (
+                        f'backups = "{place}"',
+                        "LC013",
+                        "must not have credentials: the URI contains a user, a password or a token",
+                        'write backups = "s3://acme/backups"',
+                    )
+                    for place in ("s3://u:planted@acme/b", "az://a.blob.core.windows.net/c/b?sv=1&sig=planted")
+                ),
                 ('memory_limits = "4GB"', "LC010", "unknown key", 'did you mean "memory_limit"?'),
             )
         ),

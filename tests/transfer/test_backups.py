@@ -301,12 +301,15 @@ def test_place_is_checked_before_anything_is_written(store: Store, tmp_path: Pat
         ("s3://bucket/backups", UnsupportedError, "has no credentials for s3://"),
         ("s3://bucket/../backups", LakeconfError, "is not the URI of a folder"),
         ("s3://bucket/backups?s3_endpoint=evil.example.com", LakeconfError, "is not the URI of a folder"),
+        ("s3://u:planted@bucket/backups", LakeconfError, "contains a user, a password or a token"),
+        ("az://a.blob.core.windows.net/c/b?sv=1&sig=planted", LakeconfError, "contains a user, a password or a token"),
         ("https://evil.example.com/", UnsupportedError, "has no credentials for https://"),
         ("", LakeconfError, "is not a folder"),
         ("a\nb", LakeconfError, "is not a folder"),
     ):
-        with pytest.raises(error, match=message):
+        with pytest.raises(error, match=message) as raised:
             store.back_up(to)
+        assert "planted" not in str(raised.value)
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="cannot be written"):
         store.back_up(str(tmp_path / "file"))

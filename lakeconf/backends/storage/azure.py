@@ -28,9 +28,13 @@ from lakeconf.sql import CreateSecret, Joined, Value
 
 _PUBLIC = "blob.core.windows.net"
 _ACCOUNT, _CONTAINER = re.compile("[a-z0-9]{3,24}"), re.compile("(?=.{3,63}$)[a-z0-9]+(-[a-z0-9]+)*")
+# DuckDB reads the files through the Blob service of an account, ABFS through that of Data Lake Storage.
+_URI = re.compile(r"az://([^./]+)\.blob\.([^/]+)/([^/]+)/(.*)", re.DOTALL)
 _CREDENTIALS = ("account_key", "sas_token", "secret_parameters")
 # A semicolon would end the value in a connection string, and could add another server to it.
 _KEY, _TOKEN = re.compile(r"[A-Za-z0-9+/_-]+={0,2}"), re.compile(r"[^\s;]+")
+# A part of the URL of the login.
+_TENANT = re.compile(r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*")
 _OAUTH = "org.apache.hadoop.fs.azurebfs.oauth2."
 _LOGIN = "https://login.microsoftonline.com/{}/oauth2/token"
 # Parameters of DuckDB's secret with an equivalent in ABFS, by provider.
@@ -67,7 +71,7 @@ def _prefix(prefix: str) -> str:
 
 
 def _endpoint(endpoint: str) -> str:
-    if not re.fullmatch(r"blob\.[a-z0-9.-]+|[A-Za-z0-9.-]+:[0-9]+", endpoint):
+    if not re.fullmatch(r"blob(\.[a-z0-9-]+)+|[A-Za-z0-9.-]+:[0-9]{1,5}", endpoint):
         raise ValueError(
             "must be such as blob.core.chinacloudapi.cn, or host and port of an emulator, without a scheme"
         )
@@ -118,6 +122,10 @@ class AzureStorage(StorageBackend):
         if self.provider == "service_principal" and not {"tenant_id", "client_id"} <= named:
             hint = "set tenant_id, client_id and client_secret"
             raise fault("service_principal needs tenant_id and client_id", "secret_parameters", hint=hint)
+        tenant = next((text for key, text in self.secret_parameters.items() if key.lower() == "tenant_id"), None)
+        if tenant is not None and not _TENANT.fullmatch(str(tenant)):
+            hint = "write the tenant's ID or domain, as the Azure portal shows it"
+            raise fault("tenant_id is not the ID of a tenant", "secret_parameters", hint=hint)
         if self.is_emulated and self.provider is not None:
             raise fault("an emulator needs account_key or sas_token", "endpoint", hint=ALL_CREDENTIALS)
         if self.use_ssl is False and not self.is_emulated:
@@ -181,6 +189,18 @@ class AzureStorage(StorageBackend):
         scheme = "http" if self.use_ssl is False else "https"
         place = f"{self.endpoint}/{self.account}" if self.is_emulated else f"{self.account}.{self.service}"
         return f"AccountName={self.account};BlobEndpoint={scheme}://{place}"
+
+    @classmethod
+    def hadoop_schemes(cls) -> tuple[str, ...]:
+        return ("az",)
+
+    @classmethod
+    def hadoop_uri(cls, uri: str) -> str:
+        parts = _URI.fullmatch(uri)
+        if parts is None:
+            return uri
+        account, cloud, container, path = parts.groups()
+        return f"abfss://{container}@{account}.dfs.{cloud}/{path}"
 
     def hadoop_settings(self) -> dict[str, str | Secret]:
         settings = self._abfs_credentials()

@@ -223,6 +223,14 @@ class ObjectStorage(StorageBackend):
         """The endpoint that Spark's S3A needs, without a scheme; None for AWS itself."""
         return self.endpoint
 
+    @classmethod
+    def hadoop_schemes(cls) -> tuple[str, ...]:
+        return (cls.scheme, *cls.other_schemes)
+
+    @classmethod
+    def hadoop_uri(cls, uri: str) -> str:
+        return f"s3a://{uri.partition('://')[2]}"
+
     def hadoop_settings(self) -> dict[str, str | Secret]:
         credentials = s3a_settings(self.secret_parameters, self.key_id, self.secret, self.session_token)
         settings = {**self._s3a_place(), **credentials, **self.s3_features}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
+from lakeconf.backends.registry import hadoop_spelling
 from lakeconf.engines.spark.internals import (
     Configuration,
     file_system_configuration,
@@ -26,12 +27,9 @@ if TYPE_CHECKING:
 
 
 _LOGGERS = ("py4j.clientserver", "py4j.java_gateway")
-_THROUGH_S3A = ("s3", "s3n", "s3a", "r2", "gs", "gcs")
 _AWS = ("", "s3.amazonaws.com")
 # The session keeps the settings without secrets with which a store first used a file system.
 _FIRST_USE = "lakeconf.first-use."
-# DuckDB reads Azure's files through the Blob service of an account, ABFS through that of Data Lake Storage.
-_AZURE = re.compile(r"az://([^./]+)\.blob\.([^/]+)/([^/]+)/(.*)", re.DOTALL)
 # Path segments that Hadoop normalizes, and characters of its patterns.
 _DETOUR = re.compile(r"/\.{0,2}/|/\.{1,2}$")
 _PATTERN = re.compile(r"[\[\]{}*?\\]")
@@ -53,14 +51,11 @@ def unlogged() -> Iterator[None]:
 
 def spark_uri(uri: str) -> str:
     """Converts a path or URI of DuckDB to one of Hadoop, such as `s3a://`, not escaped, as its `Path` expects it."""
-    scheme, separator, rest = uri.partition("://")
+    scheme, separator, _ = uri.partition("://")
     if not separator:
         return f"file://{_plain(uri)}" if uri.startswith("/") else uri
-    azure = _AZURE.fullmatch(uri)
-    if azure is not None:
-        account, cloud, container, path = azure.groups()
-        return f"abfss://{container}@{account}.dfs.{cloud}/{path}"
-    return f"s3a://{rest}" if scheme in _THROUGH_S3A else uri
+    spelled = hadoop_spelling(scheme)
+    return uri if spelled is None else spelled(uri)
 
 
 def _plain(path: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from lakeconf.backends.secrecy import check_place
 from lakeconf.catalog.tables import TableInfo, full_name, refuse_internal
 from lakeconf.commit.scope import Scope
 from lakeconf.engines.schema_check import check_fit
@@ -176,6 +177,7 @@ class Adoptions:
 
     def _prepared(self, path: str, name: str, types: Mapping[str, str]) -> _Prepared:
         refuse_internal(name)
+        check_place(path)
         reader = self._session.reader
         if reader.encrypted:
             raise UnsupportedError(

@@ -45,7 +45,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     *(({"container": name}, "name of a container") for name in ("La", "a--b", "-ab", "ab-", "a/b", "a" * 64, "..")),
     *(({"prefix": prefix}, "could lead elsewhere") for prefix in ("a/../b", "..", "a//b", "./a")),
     *(({"prefix": prefix}, "DuckDB cannot read files") for prefix in ("a?b", "a\\b")),
-    *(({"endpoint": place}, "without a scheme") for place in ("http://h:1", "evil.example", "blob.x/y", "h:1/x")),
+    *(
+        ({"endpoint": place}, "without a scheme")
+        for place in ("http://h:1", "evil.example", "blob.x/y", "h:1/x", "blob..", "h:999999")
+    ),
     ({"account_key": Secret("a;BlobEndpoint=https://evil")}, "account_key is no key of Azure"),
     ({"account_key": None, "sas_token": Secret("sv=1;BlobEndpoint=x")}, "sas_token is no token of Azure"),
     ({"sas_token": Secret("sv=1")}, "account_key conflicts with sas_token"),
@@ -55,6 +58,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (
         {"account_key": None, "secret_parameters": {"provider": "service_principal", "client_id": "c"}},
         "service_principal needs tenant_id and client_id",
+    ),
+    *(
+        ({"account_key": None, "secret_parameters": {**PRINCIPAL, "tenant_id": tenant}}, "not the ID of a tenant")
+        for tenant in ("t/../evil", "..", "t?x=1")
     ),
     ({"account_key": None, "secret_parameters": CHAIN, "endpoint": "h:1"}, "an emulator needs account_key"),
     ({"use_ssl": False}, "only an emulator can be used without TLS"),

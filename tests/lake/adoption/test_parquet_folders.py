@@ -221,6 +221,10 @@ def test_folders_and_files_that_do_not_fit_each_other(store: Store, tmp_path: Pa
                 one_file(source / folder, table)
             with refused(lake, error, match):
                 lake.adopt(str(source), "raw.t")
+        for place in ("s3://u:planted@acme/x", "az://a.blob.core.windows.net/c/x?sig=planted"):
+            with pytest.raises(LakeconfError, match="contains a user, a password or a token") as raised:
+                lake.adopt(place, "raw.t")
+            assert "planted" not in str(raised.value)
         one_file(tmp_path / "same" / "a=1", a)
         lake.adopt(str(tmp_path / "same"), "raw.same")
         assert rows(lake, "FROM raw.same") == [(1,)]
