@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from lakeconf.catalog.health import lost_deletes
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
 from lakeconf.catalog.tables import joined_name
-from lakeconf.errors import CatalogError, LakeconfError, QueryError
+from lakeconf.errors import CatalogError, LakeconfError, QueryError, UnknownNameError
 from lakeconf.inspection.catalog_files import data_path_files
 from lakeconf.inspection.catalog_repairs import (
     FILE_IDS,
     LIVE_IDS,
     Finding,
-    narrow_bounds,
+    hidden_rows,
     too_low_ids,
     too_many_deletes,
 )
@@ -29,6 +30,7 @@ _VERSIONED = tuple(f"ducklake_{kind}" for kind in ("schema", "table", "view", "c
 _FOLDED = "translate({}, 'ABCDEFGHIJKLMNOPQRSTUVWXYZ', 'abcdefghijklmnopqrstuvwxyz')"
 _LIVE = "end_snapshot IS NULL"
 _NEWEST = "(SELECT max(snapshot_id) FROM ducklake_snapshot)"
+_Audit = Callable[[CatalogReader, MetadataTransaction], Iterable[Finding]]
 _LATER = f"begin_snapshot > {_NEWEST} OR end_snapshot > {_NEWEST}"
 
 
@@ -124,35 +126,65 @@ _CHECKS = (
 def audit_catalog(reader: CatalogReader) -> list[Finding]:
     """What is wrong in a catalog; empty if nothing is."""
     try:
-        return [*_findings(reader), *_lost_files(reader)]
-    except QueryError as error:  # a table or column of the catalog is not there
-        return [Finding("tables", f"the catalog cannot be read: {error.message}", _BACKUP)]
+        with reader.transaction() as transaction:
+            newest = transaction.rows(f"SELECT {_NEWEST}")
+    except QueryError as error:
+        return [_unreadable(error)]
+    if newest == [(None,)]:
+        return [Finding("snapshots", "the catalog has no snapshot", _BACKUP), *_lost_files(reader)]
+    findings = [finding for name, check in _audits() for finding in _safely(reader, name, check)]
+    return [*dict.fromkeys(findings), *_lost_files(reader)]
 
 
-def _findings(reader: CatalogReader) -> Iterator[Finding]:
-    with reader.transaction() as transaction:
-        if transaction.rows(f"SELECT 1 WHERE {_NEWEST} IS NULL"):
-            yield Finding("snapshots", "the catalog has no snapshot", _BACKUP)
-            return
-        for check in _CHECKS:
-            yield from _checked(transaction, check)
-        yield from (*_later_rows(transaction), *_half_snapshots(transaction), *too_low_ids(transaction))
-        yield from _lost_inlined_rows(transaction)
-        try:
-            examine_columns(transaction)
-        except CatalogError as error:
-            yield Finding("columns", error.message, str(error.hint))
-        deleted = [*too_many_deletes(reader, transaction)]
-        bounds = [*narrow_bounds(transaction)]
-    yield from deleted
+def _safely(reader: CatalogReader, name: str, check: _Audit) -> list[Finding]:
+    """What a check finds; if it fails, that is a finding, which hides none of the other checks."""
+    try:
+        with reader.one_state() as state, state.transaction() as transaction:  # an error ends its transaction
+            return [*check(state, transaction)]
+    except UnknownNameError as error:
+        return [_unreadable(error)]
+    except LakeconfError as error:
+        return [Finding(name, f"could not be checked: {error.message}", error.hint or _BACKUP)]
+
+
+def _unreadable(error: QueryError) -> Finding:
+    """A table or column of the catalog is not there."""
+    return Finding("tables", f"the catalog cannot be read: {error.message}", _BACKUP)
+
+
+def _audits() -> Iterator[tuple[str, _Audit]]:
+    """All checks, with their names."""
+    for check in _CHECKS:
+        yield check.check, _of_transaction(functools.partial(_checked, check))
+    yield "snapshots", _of_transaction(_later_rows)
+    yield "snapshots", _of_transaction(_half_snapshots)
+    yield "ids", _of_transaction(too_low_ids)
+    yield "inlined rows", _of_transaction(_lost_inlined_rows)
+    yield "columns", _of_transaction(_damaged_columns)
+    yield "deletes", too_many_deletes
+    yield "deletes", _lost_deletes
+    yield "statistics", _of_transaction(hidden_rows)
+
+
+def _of_transaction(audit: Callable[[MetadataTransaction], Iterable[Finding]]) -> _Audit:
+    return lambda _, transaction: audit(transaction)
+
+
+def _lost_deletes(reader: CatalogReader, _: MetadataTransaction) -> Iterator[Finding]:
     for table, rows in lost_deletes(reader).items():
         yield Finding(
             "deletes", f"deleted rows are visible again: {joined_name(*table)} ({rows})", "repeat the deletes"
         )
-    yield from bounds
 
 
-def _checked(transaction: MetadataTransaction, check: _Check) -> Iterator[Finding]:
+def _damaged_columns(transaction: MetadataTransaction) -> Iterator[Finding]:
+    try:
+        examine_columns(transaction)
+    except CatalogError as error:
+        yield Finding("columns", error.message, str(error.hint))
+
+
+def _checked(check: _Check, transaction: MetadataTransaction) -> Iterator[Finding]:
     texts = [str(text) for (text,) in transaction.rows(f"SELECT * FROM ({check.query}) ORDER BY ALL")]  # noqa: S608
     if texts:
         yield Finding(check.check, check.sentence.format(_some(texts)), check.hint)

@@ -7,15 +7,14 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lakeconf.catalog.column_types import duckdb_name
 from lakeconf.catalog.data_file import DeleteFile, load_data_files
-from lakeconf.catalog.health import FILE_STATISTICS, stale_columns
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
+from lakeconf.catalog.table_statistics import HidingStatistics, hiding_statistics
 from lakeconf.catalog.tables import find_table, joined_name
 from lakeconf.ducklake import OWN_ROW_IDS
 from lakeconf.errors import LakeconfError
 from lakeconf.logs import escaped
-from lakeconf.sql import files_sql, identifier, literal
+from lakeconf.sql import files_sql, identifier
 
 _REPAIR = "run: lakeconf verify --catalog --repair --backup-to PLACE"
 _WRITE_AGAIN = "write the rows of the table again: table.overwrite(table.scan())"
@@ -55,19 +54,6 @@ _TOO_MANY = """
     WHERE d.end_snapshot IS NULL AND f.end_snapshot IS NULL AND d.delete_count > f.record_count
     ORDER BY ALL
 """
-# A column whose bounds are known in each file; the others are those of values that nobody has looked at.
-_COLUMN = f"""
-    SELECT g.table_id, g.column_id, lower(c.column_type),
-        bool_or(f.min_value IS NULL AND coalesce(f.value_count, 1) > 0 OR f.max_value IS NULL <> f.min_value IS NULL)
-    FROM {FILE_STATISTICS} WHERE s.schema_name = ? AND t.table_name = ? AND c.column_name = ? GROUP BY ALL
-"""  # noqa: S608 - constants
-# Of all files: older snapshots have no statistics of their own.
-_BOUNDS = """
-    SELECT min_value AS low, max_value AS high FROM ducklake_file_column_stats
-    WHERE table_id = {table_id} AND column_id = {column_id} AND min_value IS NOT NULL
-    UNION SELECT min_value, max_value FROM ducklake_table_column_stats
-    WHERE table_id = {table_id} AND column_id = {column_id} AND min_value IS NOT NULL
-"""
 
 
 @dataclass(frozen=True)
@@ -103,7 +89,9 @@ def too_low_ids(transaction: MetadataTransaction) -> Iterator[Finding]:
         if wanted is not None and wanted > value:
             what = f"{column} is {value}, but the greatest id in use is {wanted - 1}: the next commit repeats it"
             newest_row = "snapshot_id = (SELECT max(snapshot_id) FROM ducklake_snapshot)"
-            yield _repairable("ids", what, "ducklake_snapshot", f"{column} = {wanted}", newest_row)
+            yield _repairable(
+                "ids", what, "ducklake_snapshot", f"{column} = greatest({column}, {wanted + 1})", newest_row
+            )
     inlined = _inlined_row_ids(transaction)
     for table_id, schema, name, value, in_files in transaction.rows(_ROW_IDS):
         wanted = max(in_files or 0, inlined[table_id])
@@ -151,37 +139,12 @@ def _deleted(reader: CatalogReader, file: DeleteFile, record_count: int) -> int 
     return int(rows) if is_right else None
 
 
-def narrow_bounds(transaction: MetadataTransaction) -> Iterator[Finding]:
-    """Tables whose bounds do not cover those of their files, so that plain DuckDB may hide rows."""
-    for (schema, name), columns in stale_columns(transaction).items():
-        what = (
-            f"outside lakeconf, DuckDB may hide rows from filters: {joined_name(schema, name)} ({', '.join(columns)})"
-        )
-        changes = [_wider(transaction, schema, name, column) for column in columns]
-        repairs = tuple(change for change in changes if change is not None)
-        if len(repairs) == len(columns):
-            yield Finding("statistics", what, _REPAIR, repairs)
-        else:
-            yield Finding("statistics", what, _WRITE_AGAIN)
-
-
-def _wider(transaction: MetadataTransaction, schema: str, table: str, column: str) -> str | None:
-    """The statement that makes the bounds of a column those of all of its files; None if some are not known."""
-    rows = transaction.rows(_COLUMN, [schema, table, column])
-    if len(rows) != 1 or rows[0][3]:  # also if fields of two columns have one name
-        return None
-    table_id, column_id, type_name, _ = rows[0]
-    kind = duckdb_name(type_name)
-    if kind is None:
-        return None
-    bounds = _BOUNDS.format(table_id=table_id, column_id=column_id)
-    ((low, high, is_known),) = transaction.rows(
-        f"SELECT arg_min(low, TRY_CAST(low AS {kind})), arg_max(high, TRY_CAST(high AS {kind})), "  # noqa: S608
-        f"bool_and(TRY_CAST(low AS {kind}) IS NOT NULL AND TRY_CAST(high AS {kind}) IS NOT NULL) FROM ({bounds})"
-    )
-    if not is_known:
-        return None
-    return (
-        f"UPDATE ducklake_table_column_stats SET min_value = {literal(low)}, max_value = {literal(high)} "  # noqa: S608
-        f"WHERE table_id = {table_id} AND column_id = {column_id}"
-    )
+def hidden_rows(transaction: MetadataTransaction) -> Iterator[Finding]:
+    """Tables whose statistics do not cover their rows, so that plain DuckDB may hide some."""
+    by_table = defaultdict[tuple[str, str], list[HidingStatistics]](list)
+    for statistics in hiding_statistics(transaction):
+        by_table[statistics.schema, statistics.table].append(statistics)
+    for table, columns in by_table.items():
+        names = ", ".join(statistics.column for statistics in columns)
+        what = f"outside lakeconf, DuckDB may hide rows from filters: {joined_name(*table)} ({names})"
+        yield Finding("statistics", what, _REPAIR, tuple(statistics.repair for statistics in columns))

@@ -7,8 +7,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from lakeconf.backends.server import CatalogServer
-from lakeconf.catalog.health import lost_deletes, stale_bounds
+from lakeconf.catalog.health import lost_deletes
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
+from lakeconf.catalog.table_statistics import hiding_bounds
 from lakeconf.catalog.tables import joined_name
 from lakeconf.connection.connection import Connection, remove_files
 from lakeconf.errors import CatalogError, CatalogRestoredError, LakeconfError, storage_errors
@@ -127,14 +128,12 @@ def examine_files(reader: CatalogReader) -> str:
 
 def examine_statistics(reader: CatalogReader) -> str:
     """Looks for columns whose statistics hide rows from DuckDB."""
-    columns_by_table = stale_bounds(reader)
+    columns_by_table = hiding_bounds(reader)
     if columns_by_table:
         tables = [f"{joined_name(*table)} ({', '.join(columns)})" for table, columns in columns_by_table.items()]
-        first = joined_name(*next(iter(columns_by_table)))
         raise Warn(
             f"outside lakeconf, DuckDB may hide rows from filters on columns of {escaped('; '.join(tables))}",
-            f"a file has no bounds; write the rows of each table again: table = lake.table({escaped(repr(first))}); "
-            "table.overwrite(table.scan())",
+            "run: lakeconf verify --catalog --repair --backup-to PLACE",
         )
     return "the bounds of all columns cover their files"
 

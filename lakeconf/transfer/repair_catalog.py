@@ -23,10 +23,12 @@ from lakeconf.transfer.staged_catalog import STAGED, attached
 _log = event_logger("transfer")
 _SHOWN = 3
 _MESSAGE = "lakeconf verify --catalog --repair"
-# An empty snapshot: a client without lakeconf's locks that commits at the same time gets a conflict.
+# An empty snapshot: a client without lakeconf's locks that commits at the same time gets a conflict. Open clients keep
+# statistics and next row ids by the next file id: the next commit of one would write those from before the repair.
 _SNAPSHOT = (
     "INSERT INTO ducklake_snapshot SELECT snapshot_id + 1, greatest(snapshot_time, now()), schema_version, "
-    "next_catalog_id, next_file_id FROM ducklake_snapshot ORDER BY snapshot_id DESC LIMIT 1",
+    "next_catalog_id, (SELECT max(next_file_id) + 1 FROM ducklake_snapshot) FROM ducklake_snapshot "
+    "ORDER BY snapshot_id DESC LIMIT 1",
     f"INSERT INTO ducklake_snapshot_changes SELECT max(snapshot_id), '', NULL, {literal(_MESSAGE)}, NULL "  # noqa: S608
     "FROM ducklake_snapshot",
 )

@@ -18,9 +18,9 @@ from lakeconf.catalog.health import (
     lost_bounds,
     lost_deletes,
     merged_update,
-    stale_bounds,
     table_bounds,
 )
+from lakeconf.catalog.table_statistics import hiding_bounds
 from lakeconf.cli import app
 from lakeconf.errors import PipelineError
 from lakeconf.pipelines import Append, Model, Pipeline, Query, run
@@ -250,7 +250,7 @@ HIDDEN = {
 
 def stale(store: Store) -> dict[tuple[str, str], list[str]]:
     with store.open(read_only=True) as lake:
-        return stale_bounds(catalog_of(lake))
+        return hiding_bounds(catalog_of(lake))
 
 
 def append_values(lake: Lake, kind: str, *values: str) -> None:

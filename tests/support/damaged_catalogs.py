@@ -103,6 +103,12 @@ DAMAGES: dict[str, Damage] = {
     "unknown bounds": Damage(
         "UPDATE m.ducklake_file_column_stats SET min_value = NULL, max_value = NULL",
         "statistics: outside lakeconf, DuckDB may",
+        is_repairable=True,
+    ),
+    "bounds of rows in the catalog": Damage(
+        "UPDATE m.ducklake_table_column_stats SET min_value = '7', max_value = '8' WHERE table_id = 2",
+        "statistics: outside lakeconf, DuckDB may",
+        is_repairable=True,
     ),
     "no statistics": Damage("DELETE FROM m.ducklake_table_stats", "statistics: tables without a next row id: t"),
     "inlined rows": Damage("DROP TABLE m.ducklake_inlined_data_2_2", "inlined rows: lost, with their tables"),

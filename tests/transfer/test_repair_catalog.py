@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -12,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 import dying_move
 import pytest
 from damaged_catalogs import DAMAGES, changed, damaged
-from local_stores import rows
+from local_stores import new_store, rows
 from strength import PROVE, in_prove
 
 from lakeconf.errors import CatalogChangedError, CatalogError, CommitError, LakeconfError
 from lakeconf.guard import locks
+from lakeconf.inspection.catalog_repairs import Finding
 from lakeconf.transfer.repair_catalog import CatalogRepair, examine_catalog, repair_catalog
 
 if TYPE_CHECKING:
@@ -130,6 +132,189 @@ def test_repair_waits_for_writers_and_sees_their_commits(
     with pytest.raises(CatalogChangedError, match="nothing was changed"):
         repair_catalog(small_store, str(tmp_path / "backups"), findings)
     assert not (tmp_path / "backups").exists()
+
+
+STATISTICS = "UPDATE m.ducklake_table_column_stats SET "
+UNKNOWN = "UPDATE m.ducklake_file_column_stats SET min_value = NULL, max_value = NULL"
+FIRST_UNKNOWN = UNKNOWN + " WHERE data_file_id = (SELECT min(data_file_id) FROM m.ducklake_data_file WHERE m.TABLE)"
+ROWS = "INSERT INTO t SELECT i FROM range(1, 60) r(i)"
+INLINED = "INSERT INTO t VALUES (1000), (-5)"
+BIGINT = "CREATE TABLE t (a BIGINT)"
+# Lakes, and changes of their statistics, of which each hides rows, or did when it was repaired from files only.
+HIDING: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "no bounds, rows in the catalog": (
+        (BIGINT, ROWS, INLINED),
+        (STATISTICS + "min_value = NULL, max_value = NULL",),
+    ),
+    "no bounds, ended file without bounds": (
+        (BIGINT, "INSERT INTO t SELECT 1000 + i FROM range(60) r(i)", "DELETE FROM t WHERE true", ROWS),
+        (FIRST_UNKNOWN, STATISTICS + "min_value = NULL, max_value = NULL"),
+    ),
+    "bounds, ended file without bounds": (
+        (BIGINT, "INSERT INTO t SELECT 1000 + i FROM range(60) r(i)", "DELETE FROM t WHERE true", ROWS),
+        (FIRST_UNKNOWN, STATISTICS + "min_value = '1', max_value = '59'"),
+    ),
+    "ended rows in the catalog": (
+        (BIGINT, INLINED, "DELETE FROM t WHERE true", ROWS),
+        (STATISTICS + "min_value = '1', max_value = '59'",),
+    ),
+    "narrow, rows in the catalog": ((BIGINT, ROWS, INLINED), (STATISTICS + "min_value = '30', max_value = '40'",)),
+    "narrow, not as truth values": ((BIGINT, ROWS.replace("(1,", "(5,")), (STATISTICS + "min_value = '50'",)),
+    "null": (
+        (BIGINT, "INSERT INTO t SELECT CASE WHEN i % 2 = 0 THEN i END FROM range(60) r(i)"),
+        (STATISTICS + "contains_null = false",),
+    ),
+    "null in the catalog": ((BIGINT, ROWS, "INSERT INTO t VALUES (NULL)"), (STATISTICS + "contains_null = false",)),
+    "nan, narrow": (
+        (
+            "CREATE TABLE t (a DOUBLE)",
+            "INSERT INTO t SELECT CASE WHEN i % 2 = 0 THEN i ELSE 'nan'::DOUBLE END FROM range(60) r(i)",
+            "INSERT INTO t SELECT i FROM range(100, 160) r(i)",
+        ),
+        (STATISTICS + "contains_nan = false, max_value = '100'",),
+    ),
+    "nan in the catalog": (
+        ("CREATE TABLE t (a DOUBLE)", ROWS, "INSERT INTO t VALUES ('nan')"),
+        (STATISTICS + "contains_nan = false",),
+    ),
+    "field of a struct": (
+        (
+            "CREATE TABLE t (s STRUCT(a BIGINT, b VARCHAR))",
+            "INSERT INTO t SELECT {'a': i, 'b': NULL} FROM range(60) r(i)",
+            "INSERT INTO t VALUES ({'a': 1000, 'b': 'x'}), (NULL)",
+        ),
+        (STATISTICS + "min_value = '5', max_value = '9'",),
+    ),
+    "renamed column": (
+        (BIGINT, INLINED, "ALTER TABLE t RENAME a TO b", "INSERT INTO t VALUES (3)"),
+        (STATISTICS + "min_value = '1', max_value = '4'",),
+    ),
+}
+# Types of which the bounds of a file are not known.
+TYPES = {
+    "BOOLEAN": "i % 2 = 0",
+    "UTINYINT": "i",
+    "HUGEINT": "i",
+    "DECIMAL(30, 2)": "i",
+    "FLOAT": "i - 9",
+    "VARCHAR": "repeat('é', 300) || i",
+    "JSON": "i",
+    "BLOB": "repeat('x', 300)::BLOB",
+    "UUID": "md5(i::VARCHAR)::UUID",
+    "DATE": "DATE '0001-01-01' + i::INTEGER",
+    "TIME": "TIME '00:00:00' + INTERVAL (i) MINUTE",
+    "TIMESTAMP_NS": "TIMESTAMP '1970-01-01' + INTERVAL (i) DAY",
+    "TIMESTAMPTZ": "TIMESTAMPTZ '1970-01-01 00:00:00+02' + INTERVAL (i) DAY",
+}
+for kind, value in TYPES.items():
+    created = (f"CREATE TABLE t (a {kind})", f"INSERT INTO t SELECT {value} FROM range(9, 30) r(i)")
+    HIDING[f"unknown {kind}"] = ((*created, created[1].replace("9, 30", "40, 43")), (UNKNOWN,))
+    HIDING[f"forgotten {kind}"] = (created, (STATISTICS + "min_value = NULL, max_value = NULL",))
+
+
+def hidden(connection: Any, table: str, version: int) -> list[tuple[str, str]]:
+    """The filters with which a table has fewer rows by DuckDB's statistics than without them, at a snapshot."""
+    at = f"{table} AT (VERSION => {version})"
+    columns = [row[0] for row in connection.execute(f"DESCRIBE FROM {at}").fetchall()]
+    parts = [f"{columns[0]}.{part}" for part in "ab"] if columns == ["s"] else columns
+    filters = [f"{part} IS {null}" for part in parts for null in ("NULL", "NOT NULL")]
+    connection.execute("SET disabled_optimizers = 'statistics_propagation'")
+    for part in parts:
+        texts = f"SELECT CAST({part} AS VARCHAR), typeof({part}) FROM {at} WHERE {part} IS NOT NULL GROUP BY ALL"
+        values = connection.execute(f"{texts} ORDER BY 1").fetchall()
+        filters += [f"{part} = CAST('{text}' AS {kind})" for text, kind in (*values[:3], *values[-3:])]
+    counts = " UNION ALL ".join(f"SELECT {n}, count(*) FROM {at} WHERE {sql}" for n, sql in enumerate(filters))
+    right = dict(connection.execute(counts).fetchall())
+    connection.execute("RESET disabled_optimizers")
+    return [(at, filters[n]) for n, count in connection.execute(counts).fetchall() if count != right[n]]
+
+
+def of_table(statement: str, store: Store, table: str) -> str:
+    """A statement about `t`, as one about a table."""
+    metadata = f"__ducklake_metadata_{store.alias}."
+    ids = f"(SELECT table_id FROM {metadata}ducklake_table WHERE table_name = '{table}')"
+    if statement.startswith("UPDATE m."):
+        where = f"table_id = {ids}"
+        statement = statement.replace("WHERE m.TABLE", f"WHERE {where}")
+        statement += f" AND {where}" if statement.startswith(UNKNOWN + " WHERE") else f" WHERE {where}"
+    return re.sub(r"\bt\b", table, statement).replace("m.", metadata)
+
+
+def of_cases(findings: list[Finding]) -> set[str]:
+    """The cases whose tables have findings."""
+    cases = list(HIDING)
+    return {cases[int(re.findall(r"main\.t(\d+) ", finding.what)[0])] for finding in findings}
+
+
+@pytest.mark.slow
+@pytest.mark.prove("postgres")
+@pytest.mark.parametrize("kind", ["sqlite", *in_prove(["duckdb", "postgres"])])
+def test_repaired_statistics_hide_no_row_of_any_snapshot(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    store = new_store(request, tmp_path, "dev", kind, "local")
+    tables = {f"t{number}": HIDING[case] for number, case in enumerate(HIDING)}
+    versions: list[tuple[str, int]] = []
+    with store.connect() as connection:
+        for table, (history, _) in tables.items():
+            for number, statement in enumerate(history):
+                connection.execute(of_table(statement, store, table))
+                newest = f"SELECT max(snapshot_id) FROM ducklake_snapshots('{store.alias}')"
+                versions += [(table, connection.execute(newest).fetchall()[0][0])] if number else []
+    # DuckLake has no bounds for long strings: the next insert would hide them.
+    assert of_cases(examine_catalog(store)) == {case for case in HIDING if "VARCHAR" in case}
+    changed(store, *(of_table(damage, store, table) for table, (_, damages) in tables.items() for damage in damages))
+    findings = examine_catalog(store)
+    # DuckDB does not use the bounds of these types.
+    assert of_cases(findings) == {case for case in HIDING if not case.endswith(("HUGEINT", "BLOB"))}
+    repair_catalog(store, str(tmp_path / "backups"), findings)
+    assert examine_catalog(store) == []
+    with store.connect() as connection:
+        assert [query for version in versions for query in hidden(connection, *version)] == []
+    changed(store, *(of_table(history[-1], store, table) for table, (history, _) in tables.items()))
+    with store.connect() as connection:
+        assert [query for version in versions for query in hidden(connection, *version)] == []
+    assert examine_catalog(store) == []
+
+
+@pytest.mark.parametrize("is_own", [False, True])
+def test_sessions_that_were_open_do_not_undo_a_repair(
+    is_own: bool, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """DuckLake keeps statistics and next row ids of tables, and its commits write them."""
+    store = new_store(request, tmp_path, "dev", "sqlite", "local")
+    metadata = f"__ducklake_metadata_{store.alias}."
+    changed(
+        store,
+        BIGINT,
+        "INSERT INTO t SELECT i FROM range(5, 60) r(i)",
+        f"UPDATE {metadata}ducklake_table_stats SET next_row_id = 2",
+        f"UPDATE {metadata}ducklake_table_column_stats SET max_value = '10'",
+    )
+    with store.open() as lake, store.connect() as connection:
+        connection.execute("SELECT * FROM t WHERE a = 7").fetchall()
+        rows(lake, "SELECT * FROM t WHERE a = 7")
+        repaired(store, tmp_path / "backups")
+        if is_own:
+            lake.table("t").append(lake.sql("SELECT 6 AS a FROM range(20)"))
+        else:
+            connection.execute("INSERT INTO t SELECT 6 FROM range(20)")
+        assert connection.execute("SELECT count(*) FROM t WHERE a = 50").fetchall() == [(1,)]
+        assert connection.execute("SELECT count(DISTINCT rowid) FROM t").fetchall() == [(75,)]
+    assert examine_catalog(store) == []
+
+
+def test_check_that_fails_hides_no_other_finding(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    store = new_store(request, tmp_path, "dev", "duckdb", "local")
+    metadata = f"__ducklake_metadata_{store.alias}."
+    changed(
+        store,
+        BIGINT,
+        ROWS,
+        f"UPDATE {metadata}ducklake_table_stats SET next_row_id = 2",
+        f"ALTER TABLE {metadata}ducklake_file_column_stats DROP COLUMN contains_nan",
+    )
+    assert {finding.check for finding in examine_catalog(store)} == {"ids", "statistics"}
 
 
 CONFIG = """
