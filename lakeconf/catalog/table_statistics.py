@@ -20,10 +20,11 @@ _FLOATS = ("float32", "float64")
 _TEXTS = ("varchar", "json")
 _MOMENTS = ("timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns")
 # The types whose statistics DuckDB uses, with bounds that hide no value, also after DuckLake has merged others into
-# them. A number with one bound only has none for DuckDB. It takes the other bound of a time or UUID for the least one.
+# them. A number with one bound only has none for DuckDB, which takes the other bound of these types for the least one.
 _WIDEST: Mapping[str, tuple[str, str | None]] = {
     "boolean": ("false", "true"),
-    **{f"{sign}int{bits}": ("0", None) for sign in ("", "u") for bits in (8, 16, 32, 64)},
+    **{f"int{bits}": ("0", None) for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": ("0", str(2**bits - 1)) for bits in (8, 16, 32, 64)},
     "decimal": ("0", None),
     **dict.fromkeys(_FLOATS, ("0.0", None)),
     **dict.fromkeys(_TEXTS, ("", None)),
@@ -33,7 +34,7 @@ _WIDEST: Mapping[str, tuple[str, str | None]] = {
     "time": ("00:00:00", "24:00:00"),
     "uuid": ("00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff"),
 }
-_BOTH_BOUNDS = ("time", "uuid")
+_BOTH_BOUNDS = ("time", "uuid", "uint8", "uint16", "uint32", "uint64")
 _STORED = """
     SELECT g.table_id, g.column_id, any_value(s.schema_name), any_value(t.table_name), any_value(g.min_value),
         any_value(g.max_value), any_value(g.contains_null)::BOOLEAN, any_value(g.contains_nan)::BOOLEAN

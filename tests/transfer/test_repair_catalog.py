@@ -274,7 +274,7 @@ def test_repaired_statistics_hide_no_row_of_any_snapshot(
     changed(store, *(of_table(history[-1], store, table) for table, (history, _) in tables.items()))
     with store.connect() as connection:
         assert [query for version in versions for query in hidden(connection, *version)] == []
-    assert examine_catalog(store) == []
+    assert of_cases(examine_catalog(store)) == {case for case in HIDING if "VARCHAR" in case}
 
 
 @pytest.mark.parametrize("is_own", [False, True])
