@@ -214,9 +214,10 @@ def _inlined(
             continue
         fields = {} if begin is None else _fields(columns_at(transaction, table_id, begin))
         known = [column for column in by_table[table_id] if column.column_id in fields]
-        selected = ", ".join(_inlined_sql(fields[column.column_id], column) for column in known)
+        counts = ("count(*)", "count(*) FILTER (end_snapshot IS NULL)")
+        selected = ", ".join([*counts, *(_inlined_sql(fields[column.column_id], column) for column in known)])
         ((count, live, *structs),) = transaction.rows(
-            f"SELECT count(*), count(*) FILTER (end_snapshot IS NULL), {selected} FROM {identifier(name)}"  # noqa: S608
+            f"SELECT {selected} FROM {identifier(name)}"  # noqa: S608 - quoted names
         )
         if count:
             for column, values in zip(known, structs, strict=True):
