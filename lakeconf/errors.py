@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -276,6 +277,15 @@ def storage_errors(what: str, *, hint: str) -> Iterator[None]:
         raise
     except OSError as error:
         raise StorageError(f"{what}: {error.strerror or error}", hint=hint) from error
+
+
+def exists(path: str | Path) -> bool:
+    """True if there is a file, folder or link; an OSError if that cannot be found out, which Python takes for a no."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 def listed(names: Collection[str], most: int = _LISTED) -> str:

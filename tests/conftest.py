@@ -50,7 +50,13 @@ def _available_bytes() -> int:
 
 
 # dbt and SQLMesh do not support Python 3.14 yet, as docs/platforms.md says: importing them fails there.
-collect_ignore = ["integrations/test_dbt.py", "integrations/test_sqlmesh.py"] if sys.version_info >= (3, 14) else []
+_NEED_DBT = (
+    "integrations/test_dbt.py",
+    "integrations/test_sqlmesh.py",
+    "docs/test_names.py",
+    "test_public_interface.py",
+)
+collect_ignore = [*_NEED_DBT] if sys.version_info >= (3, 14) else []
 
 pytest_plugins = [
     "crash_reports",

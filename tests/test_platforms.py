@@ -22,7 +22,8 @@ storage_backend = { type = "local", path = "data" }
 """
 
 WITHOUT_POSIX = """
-import os, sys
+import os, shutil, sys
+shutil._use_fd_functions = False
 for name in ("fcntl", "grp", "pwd", "resource", "syslog", "termios"):
     sys.modules[name] = None
 for name in ("fchmod", "fork", "geteuid", "getuid", "register_at_fork"):

@@ -20,7 +20,7 @@ from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.tables import tables
 from lakeconf.connection.connection import Connection
 from lakeconf.engines.file_names import written_by_ducklake
-from lakeconf.errors import CatalogError, CommitError, FileMissingError, LakeconfError, StorageError
+from lakeconf.errors import CatalogError, CommitError, FileMissingError, LakeconfError, StorageError, exists
 from lakeconf.logs import event_logger
 from lakeconf.sql import files_sql, listing_sql, literal
 
@@ -72,7 +72,7 @@ class KeptFiles:
         """Restores files that were removed, and logs files that cannot be restored."""
         for path, descriptor in self._open.items():
             with _logged(path):
-                if not os.path.lexists(path):
+                if not exists(path):
                     _write_back(path, descriptor)
                     _log.warning("restored %s, which was removed when the reply to its commit was lost", path)
         for path, content in self._contents.items():
@@ -200,7 +200,7 @@ def check_written(reader: CatalogReader, snapshot_id: int) -> None:
 def _exists(connection: Connection, path: str) -> bool:
     if "://" not in path:
         try:
-            return Path(path).exists()
+            return exists(path)
         except OSError as error:
             raise StorageError(f"{path} cannot be examined: {error.strerror}") from error
     try:

@@ -32,6 +32,7 @@ from lakeconf.errors import (
     LakeconfError,
     StorageError,
     UnsupportedError,
+    exists,
     storage_errors,
 )
 from lakeconf.logs import escaped, event_logger
@@ -172,7 +173,7 @@ class BackupPlace:
         hint = "check the path, and the permissions of the folder"
         with storage_errors(f"the backups in {self.root} cannot be read", hint=hint), os.scandir(self.root) as entries:
             names = sorted(entry.name for entry in entries if not entry.name.startswith("."))
-            return [name for name in names if os.path.lexists(f"{self.root}{name}/{MANIFEST}")]
+            return [name for name in names if exists(f"{self.root}{name}/{MANIFEST}")]
 
     def backup(self, name: str) -> Backup:
         """The backup with this name.

@@ -17,7 +17,7 @@ from typing import Any
 from lakeconf.catalog.inherited import branch_record, changed_snapshot
 from lakeconf.catalog.reader import CatalogReader, ParentLake
 from lakeconf.connection.connection import remove_files
-from lakeconf.errors import BranchError, CatalogError, FileMissingError, storage_errors
+from lakeconf.errors import BranchError, CatalogError, FileMissingError, exists, storage_errors
 from lakeconf.guard.marker import replace_file
 from lakeconf.sql import files_sql, listing_sql, literal
 
@@ -131,11 +131,9 @@ class Pins:
         if "://" in root:
             listed = self.reader.connection.rows(listing_sql(root, f"{_PREFIX}*.json"))
             names = [str(path).removeprefix(root) for (path,) in listed]
-        elif os.path.isdir(root):
-            with storage_errors(f"{root} cannot be listed", hint=_HINT):
-                names = os.listdir(root)
         else:
-            names = []
+            with storage_errors(f"{root} cannot be listed", hint=_HINT):
+                names = os.listdir(root) if exists(root) else []
         return sorted(match["branch"] for match in map(_NAME.fullmatch, names) if match is not None)
 
     def _text(self, path: str) -> str | None:
@@ -145,12 +143,13 @@ class Pins:
             except FileMissingError:
                 return None
             return str(content)
-        if not os.path.lexists(path):
-            return None
-        if not Path(path).is_file():
-            raise self._damaged(path)
-        with storage_errors(f"{path} cannot be read", hint=_HINT), open(path, "rb") as file:
-            return file.read(_LARGEST_BYTES).decode(errors="replace")
+        with storage_errors(f"{path} cannot be read", hint=_HINT):
+            if not exists(path):
+                return None
+            if not Path(path).is_file():
+                raise self._damaged(path)
+            with open(path, "rb") as file:
+                return file.read(_LARGEST_BYTES).decode(errors="replace")
 
     def _parsed(self, branch: str, text: str) -> Pin:
         try:

@@ -23,7 +23,7 @@ from lakeconf.engines.file_names import (
     real_path,
     unique_name,
 )
-from lakeconf.errors import CatalogError, StorageError, storage_errors
+from lakeconf.errors import CatalogError, StorageError, exists, storage_errors
 from lakeconf.guard.marker import LakeMarker
 from lakeconf.lake.adoption.known_files import AdoptedFiles
 from lakeconf.lake.compaction_step import CatalogStatement
@@ -252,7 +252,8 @@ class Cleanup:
             markers = self.reader.connection.rows(listing_sql(self.reader.data_path, f"**/{MARKER}"))
             return {real_path(str(path).removesuffix(MARKER)) for (path,) in markers} - {root}
         folders = {folder for path in paths for folder in _folders_of(real_path(path)) if not root.startswith(folder)}
-        return {folder for folder in folders if os.path.lexists(folder + MARKER)}
+        with storage_errors("the folders of the files to delete cannot be examined", hint="check their permissions"):
+            return {folder for folder in folders if exists(folder + MARKER)}
 
     def _listed(self, older_than: datetime) -> list[str]:
         moment = f"CAST({literal(older_than.isoformat())} AS TIMESTAMPTZ)"

@@ -13,7 +13,7 @@ from typing import Any
 from lakeconf.config.codes import Code
 from lakeconf.config.config import Config
 from lakeconf.config.file_limits import MAX_BYTES, MAX_UNTRUSTED_BYTES, MAX_UNTRUSTED_SQL
-from lakeconf.errors import CatalogMissingError, ConfigError, PipelineError, Problem, SchemaError
+from lakeconf.errors import CatalogMissingError, ConfigError, PipelineError, Problem, SchemaError, exists
 from lakeconf.lake.lake import Lake
 from lakeconf.lake.opening import empty_store
 from lakeconf.logs import escaped
@@ -194,7 +194,7 @@ def _inside(config: Config, path: object, key: tuple[str, ...]) -> Path:
     folder = _folder(config)
     try:
         is_inside = (folder / path).resolve().is_relative_to(folder.resolve())
-        (folder / path).is_file()  # raises an error for a name that is too long
+        exists(folder / path)  # raises an error for a name that is too long
     except OSError as error:
         raise _wrong(config, key, f"{path[:99]} cannot be read: {error.strerror}", _PATH) from None
     if not is_inside:

@@ -234,9 +234,20 @@ class _ArgMax:
         return self.best and self.best[0]
 
 
+class InMemory(sqlite3.Connection):
+    """A database that is closed when nothing uses it any more; Python 3.13 and later warn of others."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def in_memory() -> InMemory:
+    return sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None, factory=InMemory)
+
+
 def _copy(state: State) -> State:
     """A copy of a state, with the functions of DuckDB that lakeconf uses."""
-    made = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
+    made = in_memory()
     state.backup(made)
     made.create_function("timestamptz", 1, microseconds, deterministic=True)
     made.create_function("epoch_us", 1, lambda moment: moment, deterministic=True)

@@ -14,6 +14,7 @@ import duckdb
 
 import lakeconf
 from simulator.bucket import File
+from simulator.catalog import in_memory
 from simulator.invariants import problems_of
 from simulator.programs import Done, Programs
 from simulator.scheduler import StuckError
@@ -84,7 +85,7 @@ _FOLDERS: list[tempfile.TemporaryDirectory[str]] = []
 def _small(path: Path) -> sqlite3.Connection:
     """The catalog in memory, with small pages, because each state is a copy."""
     found = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
-    made = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
+    made = in_memory()
     made.execute("PRAGMA page_size = 1024")
     made.executescript("\n".join(found.iterdump()))
     # The times of the server continue from here.
