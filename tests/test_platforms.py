@@ -23,7 +23,7 @@ storage_backend = { type = "local", path = "data" }
 
 WITHOUT_POSIX = """
 import os, shutil, sys
-shutil._use_fd_functions = False
+shutil._rmtree_impl = shutil._rmtree_unsafe
 for name in ("fcntl", "grp", "pwd", "resource", "syslog", "termios"):
     sys.modules[name] = None
 for name in ("fchmod", "fork", "geteuid", "getuid", "register_at_fork"):
