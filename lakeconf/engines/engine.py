@@ -231,6 +231,10 @@ class NamedReads(Protocol):
         """
         ...
 
+    def computed(self, columns: Sequence[Column], query: str) -> Any:
+        """A frame of Spark with the rows of a query that DuckDB computes now, in this process."""
+        ...
+
 
 def spark_operations(engine: Engine, needed_for: str) -> SparkOperations:
     """The Spark operations of an engine."""

@@ -142,12 +142,15 @@ def fits(source: DuckDBPyType, target: DuckDBPyType) -> bool:
 
 def as_list_types(types: Mapping[str, str]) -> dict[str, str]:
     """The types of columns for a table: lists in place of arrays with a fixed length, which files cannot store."""
-    lists = {
-        name: _ARRAY.sub(lambda part: part[0] if part[0][0] == '"' else "[]", text) for name, text in types.items()
-    }
+    lists = {name: as_list_type(text) for name, text in types.items()}
     for name in (name for name, text in types.items() if text != lists[name]):
         _log.warning("the column %s of the type %s becomes a list: %s", name, types[name], lists[name])
     return lists
+
+
+def as_list_type(text: str) -> str:
+    """A type with lists in place of arrays with a fixed length."""
+    return _ARRAY.sub(lambda part: part[0] if part[0][0] == '"' else "[]", text)
 
 
 def check_names(names: Iterable[str]) -> None:

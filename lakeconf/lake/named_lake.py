@@ -8,14 +8,16 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from lakeconf.catalog.pruning.pushed import pushed_predicate
+from lakeconf.catalog.queries.stored_queries import view_names
 from lakeconf.catalog.snapshot import chosen, latest
 from lakeconf.catalog.table_options import column_defaults, comments
-from lakeconf.catalog.tables import DEFAULT_SCHEMA, TableInfo, joined_name, load_table, schema_names, tables
+from lakeconf.catalog.tables import DEFAULT_SCHEMA, TableInfo, joined_name, load_table, schema_names, split_name, tables
 from lakeconf.commit.scope import Scope
 from lakeconf.ducklake import INTERNAL_SCHEMA
-from lakeconf.errors import LakeconfError, SnapshotNotFoundError, TableNotFoundError
+from lakeconf.errors import LakeconfError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError
 from lakeconf.lake import named_writes
 from lakeconf.lake.named_procedures import called, described_procedures, is_part, moment, part_of
+from lakeconf.lake.named_views import view_info, view_rows
 from lakeconf.lake.opening import open_session
 from lakeconf.lake.table import Table
 from lakeconf.sql import folded
@@ -69,23 +71,23 @@ class NamedLake:
         return session.snapshot_id if session.pinned else latest(session.reader).snapshot_id
 
     def load(self, values: Values, _: Any) -> Values:
-        """The facts of a table; no `table` if it does not exist."""
+        """The facts of a table or a view; no `table` if it does not exist."""
         version, part = self._version(values), values.get("part")
+        name = joined_name(values["schema"], values["name"])
         try:
-            info = load_table(self._session.reader, joined_name(values["schema"], values["name"]), version)
+            info = load_table(self._session.reader, name, version)
         except TableNotFoundError:
             return {}
+        except UnsupportedError:
+            view = None if part is not None else view_info(self._session.reader, name, version)
+            if view is None:
+                raise
+            return {**_facts(view, version, self._engine.json_schema(view, {}, {})), "view": True}
         if part is not None:
             return self._part(info.full_name, version, part)
         described = comments(self._session.reader, info, version)
         defaults = column_defaults(self._session.reader, info, version)
-        return {
-            "table": info.full_name,
-            "version": version,
-            "schema": self._engine.json_schema(info, described.columns, defaults),
-            "partitioning": _partitioning(info),
-            "properties": {"provider": "lakeconf"} | ({"comment": described.table} if described.table else {}),
-        }
+        return _facts(info, version, self._engine.json_schema(info, described.columns, defaults), described.table)
 
     def _part(self, table: str, version: int, part: str) -> Values:
         """The facts of a table of facts about a table."""
@@ -114,9 +116,11 @@ class NamedLake:
         return {"exists": folded(values["schema"]) in names | {DEFAULT_SCHEMA, _SPARKS_DEFAULT}}
 
     def tables(self, values: Values, _: Any) -> Values:
-        """The names of the tables of a schema."""
-        infos = tables(self._session.reader, self._version({}))
-        return {"tables": [info.name for info in infos if folded(info.schema_name) == folded(values["schema"])]}
+        """The names of the tables and views of a schema."""
+        reader, version = self._session.reader, self._version({})
+        names = [(info.schema_name, info.name) for info in tables(reader, version)]
+        names += map(split_name, view_names(reader, version))
+        return {"tables": sorted(name for schema, name in names if folded(schema) == folded(values["schema"]))}
 
     def scan(self, values: Values, _: Any) -> Any:
         """The rows of the files that may have rows for conditions: Spark filters them."""
@@ -124,6 +128,9 @@ class NamedLake:
         if values["part"] is not None:
             rows = part_of(self._session.reader, values["table"], version, values["part"])
             return self._session.engine.adopt(rows.select(columns or rows.column_names[:1]))
+        if values["view"]:
+            query = view_rows(self._session.reader, values["table"], version, columns, values["where"])
+            return self._engine.computed(*query)
         info = load_table(self._session.reader, values["table"], version)
         predicate = pushed_predicate(values["where"], info.columns)
         return self._engine.scan_pruned(values["table"], version, columns or [info.columns[0].name], predicate)
@@ -209,6 +216,11 @@ class NamedLake:
         named_writes.create(self._scope({"version": version}), values, frame, self._engine)
         return {}
 
+    def create_like(self, values: Values, _: Any) -> Values:
+        """CREATE TABLE … LIKE a table of the lake."""
+        named_writes.create_like(self._scope(values), values)
+        return {}
+
     def create_schema(self, values: Values, _: Any) -> Values:
         """CREATE NAMESPACE."""
         named_writes.create_schema(self._scope({}), values)
@@ -242,6 +254,16 @@ def answer_spark(store: Store, spark: Any) -> str:
     return identity
 
 
+def _facts(info: TableInfo, version: int, schema: str, comment: str | None = None) -> Values:
+    return {
+        "table": info.full_name,
+        "version": version,
+        "schema": schema,
+        "partitioning": _partitioning(info),
+        "properties": {"provider": "lakeconf"} | ({"comment": comment} if comment else {}),
+    }
+
+
 def _partitioning(info: TableInfo) -> list[tuple[str, str, int]]:
     names = {column.field_id: column.name for column in info.columns}
     keys = []
@@ -268,6 +290,7 @@ METHODS: Mapping[str, Callable[[NamedLake, Values, Any], Any]] = {
     "change": NamedLake.change,
     "check_definition": NamedLake.check_definition,
     "create": NamedLake.create,
+    "create_like": NamedLake.create_like,
     "create_schema": NamedLake.create_schema,
     "alter": NamedLake.alter,
     "drop": NamedLake.drop,

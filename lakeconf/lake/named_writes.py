@@ -13,6 +13,7 @@ from lakeconf.catalog.pruning.predicates import IsNull, Not, Or, Predicate
 from lakeconf.catalog.pruning.pushed import exact_predicate
 from lakeconf.catalog.tables import TableInfo, joined_name, load_table
 from lakeconf.errors import LakeconfError, SchemaError, TableNotFoundError, UnsupportedError
+from lakeconf.lake.restore import create_declared, declared_at
 from lakeconf.sql import identifier, literal
 from lakeconf.write.context import Operation, write
 from lakeconf.write.ddl import Definition
@@ -100,9 +101,15 @@ def _all_rows(info: TableInfo) -> Predicate:
 
 def definition_of(values: Values, engine: NamedReads) -> Definition:
     """The table that a CREATE TABLE describes."""
-    properties = {name: text for name, text in values["properties"].items() if name not in _SET_BY_SPARK}
-    comment = properties.pop("comment", None)
-    provider = values["properties"].get("provider")
+    _check_properties(values["properties"])
+    columns, comments = engine.columns_of_json(values["schema_json"])
+    keys = [key for transform in values["partitions"] for key in _keys(*transform)]
+    return Definition(columns, list(dict.fromkeys(keys)), (), values["properties"].get("comment"), comments)
+
+
+def _check_properties(described: Values) -> None:
+    properties = {name: text for name, text in described.items() if name not in {*_SET_BY_SPARK, "comment"}}
+    provider = described.get("provider")
     if provider is not None and provider.lower() not in _PROVIDERS:
         raise UnsupportedError(f"a lake has no tables USING {provider}", hint="omit USING: files are Parquet")
     if "location" in properties:
@@ -112,9 +119,6 @@ def definition_of(values: Values, engine: NamedReads) -> Definition:
             f"the tables of a lake have no property or option {min(properties)!r}",
             hint="omit TBLPROPERTIES and OPTIONS",
         )
-    columns, comments = engine.columns_of_json(values["schema_json"])
-    keys = [key for transform in values["partitions"] for key in _keys(*transform)]
-    return Definition(columns, list(dict.fromkeys(keys)), (), comment, comments)
 
 
 def _keys(transform: str, column: str, count: int | None) -> list[str]:
@@ -148,6 +152,21 @@ def create(scope: Scope, values: Values, frame: Any, engine: NamedReads) -> None
         write(transaction, name, define.SetDefaults(defaults))
         if frame is not None:
             write(transaction, name, AppendRows(frame))
+
+
+def create_like(scope: Scope, values: Values) -> None:
+    """CREATE TABLE … LIKE a table of the lake, without its rows."""
+    _check_properties(values["properties"])
+    reader, name = scope.session.reader, joined_name(values["schema"], values["name"])
+    source = load_table(reader, values["table"], scope.snapshot_id)
+    declared = declared_at(reader, source, scope.snapshot_id)
+    if declared.computed:
+        raise UnsupportedError(
+            f"of {source.full_name}, an expression cannot be declared again: {', '.join(declared.computed)}",
+            hint="write the columns: CREATE TABLE … (…)",
+        )
+    with scope.transacting(f"create table {name}", None, None) as transaction:
+        create_declared(transaction, name, declared, exists=False)
 
 
 def _default_texts(scope: Scope, described: Sequence[Sequence[Any]], types: Mapping[str, str]) -> dict[str, str | None]:
@@ -229,8 +248,10 @@ class _Alteration:
             if kind == "add":
                 self._add_extras(*facts)
         else:
-            what = f"the property {facts[0]!r}" if kind == "set" else kind
-            raise UnsupportedError(f"ALTER TABLE of a lake cannot change this: {what}", hint="use Table.evolve")
+            what, hint = kind, "replace the table: CREATE OR REPLACE TABLE … AS SELECT …"
+            if kind == "set":
+                what, hint = f"the property {facts[0]!r}", "omit it: the tables of a lake have no properties"
+            raise UnsupportedError(f"ALTER TABLE of a lake cannot change this: {what}", hint=hint)
 
     def _add_extras(self, path: Sequence[str], _: str, comment: str | None, default: Sequence[str] | None) -> None:
         if comment is not None:
@@ -254,9 +275,12 @@ def _path(parts: Sequence[str]) -> str:
 def drop(scope: Scope, values: Values) -> bool:
     """DROP TABLE; False if there is none."""
     name = joined_name(values["schema"], values["name"])
-    if not define.exists(scope, name):
+    try:
+        write(scope, name, define.DropTable(), message=f"drop table {name}")
+    except TableNotFoundError:
+        if define.exists(scope, name):
+            raise
         return False
-    write(scope, name, define.DropTable(), message=f"drop table {name}")
     return True
 
 

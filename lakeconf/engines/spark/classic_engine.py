@@ -35,7 +35,7 @@ from lakeconf.engines.spark.internals import active_session_kept, is_running, re
 from lakeconf.engines.spark.named_schemas import described_columns, described_table, described_type
 from lakeconf.engines.spark.read.change_feed import read_changes
 from lakeconf.engines.spark.read.column_reader import quoted
-from lakeconf.engines.spark.read.native_scan import read, read_files
+from lakeconf.engines.spark.read.native_scan import computed, read, read_files
 from lakeconf.engines.spark.read.parts import FileAccess
 from lakeconf.engines.spark.read.spark_filters import to_spark
 from lakeconf.engines.spark.sessions import from_arrow, private_session, run_sql
@@ -150,6 +150,9 @@ class SparkEngine:
         names = None if columns is None else list(dict.fromkeys([*columns, *(column.name for column in tested)]))
         planned = plan_with_inlined_rows(self._reader, table, snapshot_id, names, predicate)
         return read(self._spark, self._access, *planned, row_ids=row_ids)
+
+    def computed(self, columns: Sequence[Column], query: str) -> DataFrame:
+        return computed(self._spark, self._reader.connection, columns, query)
 
     def changes(self, table: str, since: int, until: int) -> nw.LazyFrame[Any]:
         read = partial(read_changes, self._spark, self._access)

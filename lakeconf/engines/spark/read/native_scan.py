@@ -19,7 +19,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 from lakeconf.catalog.column_types import all_types
 from lakeconf.catalog.pruning.scan_plan import ScanPlan
 from lakeconf.catalog.tables import Column
-from lakeconf.connection.connection import connect
+from lakeconf.connection.connection import Connection, connect
 from lakeconf.ducklake import INTERNAL_ROW_ID, INTERNAL_SNAPSHOT_ID
 from lakeconf.engines.engine import FILE_ROW_NUMBER, ROW_ID
 from lakeconf.engines.spark.hadoop import spark_paths
@@ -72,6 +72,9 @@ _STORED_ROW_ID = StructField("__lakeconf_stored_row_id", LongType(), metadata={F
 _STORED_SNAPSHOT = StructField(
     "__lakeconf_stored_snapshot", LongType(), metadata={FIELD_ID: INTERNAL_SNAPSHOT_ID.field_id}
 )
+# Rows that DuckDB computes pass through the driver, whose Java has a GiB by default, and have several copies there.
+MOST_COMPUTED_BYTES = 128 * 2**20
+_BATCH_ROWS = 20_000
 # DuckDB types that Spark's reader refuses in a failing job, or reads as other types.
 _FOREIGN = re.compile(r"\b(UUID|TIME|TIMESTAMP_\w+|U\w*INT\w*|HUGEINT|INTERVAL|JSON|VARIANT|GEOMETRY|ENUM|UNION|BIT)\b")
 
@@ -129,14 +132,34 @@ def _refuse(columns: Sequence[Column], kind: str, what: str, hint: str) -> None:
             raise UnsupportedError(f"the column {column.name!r} holds {what}", hint=hint)
 
 
+def computed(spark: SparkSession, connection: Connection, columns: Sequence[Column], query: str) -> DataFrame:
+    """The rows of a query of DuckDB, which pass through the memory of this process."""
+    refuse_columns(columns)
+    schema = spark_schema(columns)
+    values = (f"{exact_cast(identifier(column.name), column)} AS {identifier(column.name)}" for column in columns)
+    batches, size = [], 0
+    for batch in connection.batches(f"SELECT {', '.join(values)} FROM ({query})", _BATCH_ROWS):
+        batches.append(batch)
+        size += batch.nbytes
+        if size > MOST_COMPUTED_BYTES:
+            raise UnsupportedError(
+                f"DuckDB computes more than {MOST_COMPUTED_BYTES / 2**20:,.0f} MiB for Spark",
+                hint="select fewer columns and rows, or write the rows to a table with DuckDB and read that",
+            )
+    private = private_session(spark)
+    with active_session_kept(spark), _refused("a computed row"):
+        table = pa.Table.from_batches(batches) if batches else []
+        return rebind(private.createDataFrame(table, schema), spark)
+
+
 @contextlib.contextmanager
-def _refused() -> Iterator[None]:
+def _refused(what: str = "an inlined row") -> Iterator[None]:
     """Raises the error for a value that Spark cannot hold."""
     try:
         yield
     except (QueryError, SchemaError, PySparkException) as error:
         raise UnsupportedError(
-            f"an inlined row has a value that Spark cannot hold: {error}", hint="read it with DuckDB"
+            f"{what} has a value that Spark cannot hold: {error}", hint="read it with DuckDB"
         ) from error
 
 

@@ -4,6 +4,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import org.apache.spark.sql.catalyst.analysis.ResolvedIdentifier;
+import org.apache.spark.sql.catalyst.analysis.ResolvedNamespace;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.CaseWhen;
@@ -21,6 +22,7 @@ import org.apache.spark.sql.catalyst.plans.FullOuter$;
 import org.apache.spark.sql.catalyst.plans.Inner$;
 import org.apache.spark.sql.catalyst.plans.JoinType;
 import org.apache.spark.sql.catalyst.plans.LeftOuter$;
+import org.apache.spark.sql.catalyst.plans.logical.AnalyzeTables;
 import org.apache.spark.sql.catalyst.plans.logical.Assignment;
 import org.apache.spark.sql.catalyst.plans.logical.CreateView;
 import org.apache.spark.sql.catalyst.plans.logical.DeleteAction;
@@ -99,15 +101,27 @@ abstract class LakeChanges extends V2CommandExec {
             return new Overwriting(spark, relation((LogicalPlan) overwrite.productElement(0)),
                 (LakeWrite) overwrite.write().get(), overwrite.query());
         }
+        SparkPlan like = LakeLike.planned(plan, spark);
+        if (like != null) return like;
         refuseView(plan);
+        refuseStatistics(plan);
         LogicalPlan table = null;
         if (plan instanceof DeleteFromTable) table = ((DeleteFromTable) plan).table();
         if (plan instanceof UpdateTable) table = ((UpdateTable) plan).table();
         if (plan instanceof MergeIntoTable) table = ((MergeIntoTable) plan).targetTable();
         DataSourceV2Relation relation = relation(table);
         if (relation == null || !(relation.table() instanceof LakeTable)) return null;
-        if (((LakeTable) relation.table()).part != null) throw ((LakeTable) relation.table()).unchangeable();
+        ((LakeTable) relation.table()).checkChangeable();
         return new Changing(spark, relation, plan, (LakeTable) relation.table(), table.output());
+    }
+
+    // Spark's planner has no plan for it.
+    private static void refuseStatistics(LogicalPlan plan) {
+        LogicalPlan namespace = plan instanceof AnalyzeTables ? ((AnalyzeTables) plan).child() : null;
+        if (namespace instanceof ResolvedNamespace && ((ResolvedNamespace) namespace).catalog() instanceof LakeCatalog) {
+            throw LakeServer.raised("UnsupportedError: a lake has no ANALYZE TABLES\n  hint: omit it: the catalog of a lake "
+                + "has statistics of each file");
+        }
     }
 
     // Spark would take the catalog for one that has views; other statements about views are errors of its analysis.
@@ -214,6 +228,7 @@ abstract class LakeChanges extends V2CommandExec {
             if (plan instanceof UpdateTable) checkFields(((UpdateTable) plan).assignments());
             if (plan instanceof MergeIntoTable) {
                 MergeIntoTable merge = (MergeIntoTable) plan;
+                if (merge.withSchemaEvolution()) checkColumns(merge.sourceTable().output(), merge.targetTable().output());
                 Seq[] all = {merge.matchedActions(), merge.notMatchedActions(), merge.notMatchedBySourceActions()};
                 for (int at = 0; at < all.length; at++) {
                     for (Iterator each = all[at].iterator(); each.hasNext();) {
@@ -234,6 +249,21 @@ abstract class LakeChanges extends V2CommandExec {
                 if (value instanceof Cast && !sameFields(((Cast) value).child().dataType(), key.dataType())) {
                     throw LakeServer.raised("SchemaError: " + ((Cast) value).child().sql() + " has other fields than "
                         + key.sql() + ", or in another order\n  hint: name them as in " + key.dataType().sql());
+                }
+            }
+        }
+
+        // Spark would leave out a column that the table lacks.
+        private static void checkColumns(Seq given, Seq known) {
+            for (Iterator each = given.iterator(); each.hasNext();) {
+                String name = ((Attribute) each.next()).name();
+                boolean isKnown = false;
+                for (Iterator other = known.iterator(); other.hasNext();) {
+                    isKnown = ((Attribute) other.next()).name().equalsIgnoreCase(name) || isKnown;
+                }
+                if (!isKnown) {
+                    throw LakeServer.raised("UnsupportedError: a MERGE into a lake cannot add the column " + name
+                        + "\n  hint: ALTER TABLE … ADD COLUMN");
                 }
             }
         }

@@ -45,6 +45,8 @@ public class LakeTable implements SupportsRead, SupportsWrite, TruncatableTable,
     final String server, catalog, table;
     // The name of a table of facts about the table, such as `history`, or null.
     final String part;
+    // True for a view, whose rows DuckDB computes.
+    final boolean isView;
     final long version;
     // True if the query names the snapshot.
     final boolean travels;
@@ -58,6 +60,7 @@ public class LakeTable implements SupportsRead, SupportsWrite, TruncatableTable,
         this.travels = travels;
         this.table = (String) facts.get("table");
         this.part = (String) facts.get("part");
+        this.isView = Boolean.TRUE.equals(facts.get("view"));
         this.version = ((Number) facts.get("version")).longValue();
         this.schema = (StructType) DataType.fromJson((String) facts.get("schema"));
     }
@@ -65,7 +68,6 @@ public class LakeTable implements SupportsRead, SupportsWrite, TruncatableTable,
     public String name() { return catalog + "." + table + (part == null ? "" : "." + part); }
     public StructType schema() { return schema; }
     public Set capabilities() {
-        if (part != null) return EnumSet.of(TableCapability.BATCH_READ);
         EnumSet all = EnumSet.of(TableCapability.BATCH_READ, TableCapability.BATCH_WRITE, TableCapability.V1_BATCH_WRITE);
         all.addAll(EnumSet.of(TableCapability.TRUNCATE, TableCapability.OVERWRITE_BY_FILTER, TableCapability.OVERWRITE_DYNAMIC));
         return all;
@@ -138,14 +140,19 @@ public class LakeTable implements SupportsRead, SupportsWrite, TruncatableTable,
 
     public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) { return new Reading(this); }
     public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+        checkChangeable();
         LakeReads.install(SparkSession.active());
         return new LakeWrite(this);
     }
 
-    RuntimeException unchangeable() { return LakeServer.raised("UnsupportedError: " + name() + " cannot be changed"); }
+    void checkChangeable() {
+        String error = "UnsupportedError: " + name() + " cannot be changed";
+        if (isView) throw LakeServer.raised(error + ": it is a view\n  hint: change the tables that it reads");
+        if (part != null) throw LakeServer.raised(error);
+    }
 
     public boolean truncateTable() {
-        if (part != null) throw unchangeable();
+        checkChangeable();
         HashMap values = request();
         values.put("where", new ArrayList());
         ask("delete", values, null);
@@ -162,6 +169,7 @@ public class LakeTable implements SupportsRead, SupportsWrite, TruncatableTable,
         values.put("table", table);
         values.put("version", Long.valueOf(version));
         values.put("part", part);
+        values.put("view", Boolean.valueOf(isView));
         return values;
     }
 
@@ -171,13 +179,15 @@ public class LakeTable implements SupportsRead, SupportsWrite, TruncatableTable,
     void store(String method, Map values, Dataset rows) { ask(method, values, rows); }
 
     // The oldest snapshot at which a plan reads this table without naming it, or null: a frame can be older than a statement.
+    // A view may read any table.
     Object readAt(LogicalPlan plan) {
         Object oldest = null;
         if (plan instanceof DataSourceV2ScanRelation) return readAt(((DataSourceV2ScanRelation) plan).relation());
         if (plan instanceof InMemoryRelation) return readAt(((InMemoryRelation) plan).cacheBuilder().logicalPlan());
         if (plan instanceof DataSourceV2Relation && ((DataSourceV2Relation) plan).table() instanceof LakeTable) {
             LakeTable read = (LakeTable) ((DataSourceV2Relation) plan).table();
-            boolean isThis = !read.travels && read.part == null && read.server.equals(server) && read.table.equalsIgnoreCase(table);
+            boolean isThis = !read.travels && read.part == null && read.server.equals(server)
+                && (read.isView || read.table.equalsIgnoreCase(table));
             if (isThis) oldest = Long.valueOf(read.version);
         }
         for (Iterator each = plan.children().iterator(); each.hasNext();) {
