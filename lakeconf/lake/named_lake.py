@@ -14,10 +14,10 @@ from lakeconf.catalog.table_options import column_defaults, comments
 from lakeconf.catalog.tables import DEFAULT_SCHEMA, TableInfo, joined_name, load_table, schema_names, split_name, tables
 from lakeconf.commit.scope import Scope
 from lakeconf.ducklake import INTERNAL_SCHEMA
+from lakeconf.engines.views import view_info, view_rows
 from lakeconf.errors import LakeconfError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError
 from lakeconf.lake import named_writes
 from lakeconf.lake.named_procedures import called, described_procedures, is_part, moment, part_of
-from lakeconf.lake.named_views import view_info, view_rows
 from lakeconf.lake.opening import open_session
 from lakeconf.lake.table import Table
 from lakeconf.sql import folded

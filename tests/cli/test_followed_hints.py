@@ -55,6 +55,7 @@ ELSEWHERE = {
     "run the same `lakeconf move` again": "tests/transfer/test_killed_moves.py",
     "make one with `lakeconf backup --to`": "tests/transfer/test_backups.py",
     "write: with lake.transaction() as tx: ……": "tests/lake/test_opening.py",
+    "replace it with lake.create_view(…), or drop it with lake.drop_view(…)": "tests/lake/test_named_views.py",
     "write it again: lakeconf export spark": "tests/integrations/test_exports.py",
     "lake.stream_sink(": "tests/lake/test_streaming.py",
     "look for the token": "tests/commit/test_recovery.py",
