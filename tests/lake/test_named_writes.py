@@ -241,7 +241,7 @@ def test_a_table_is_created_like_another(sql: SparkSession, lake: Lake, store: S
     infos = [load_table(reader, name, lake.snapshot_id) for name in ("raw.t", "raw.u")]
     assert infos[0].partition_fields == infos[1].partition_fields
     assert [table_options(reader, info, lake.snapshot_id) for info in infos] == [
-        TableOptions(("n DESC",), {"n": "7"}, ()) for _ in infos
+        TableOptions(("n DESC NULLS LAST",), {"n": "7"}, ()) for _ in infos
     ]
     assert [[column.nullable for column in info.columns] for info in infos] == [[False, True, True, True]] * 2
     assert rows(lake, "SELECT count(*) FROM raw.u") == [(0,)]
