@@ -216,11 +216,6 @@ class NamedLake:
         named_writes.create(self._scope({"version": version}), values, frame, self._engine)
         return {}
 
-    def create_like(self, values: Values, _: Any) -> Values:
-        """CREATE TABLE … LIKE a table of the lake."""
-        named_writes.create_like(self._scope(values), values)
-        return {}
-
     def create_schema(self, values: Values, _: Any) -> Values:
         """CREATE NAMESPACE."""
         named_writes.create_schema(self._scope({}), values)
@@ -290,7 +285,6 @@ METHODS: Mapping[str, Callable[[NamedLake, Values, Any], Any]] = {
     "change": NamedLake.change,
     "check_definition": NamedLake.check_definition,
     "create": NamedLake.create,
-    "create_like": NamedLake.create_like,
     "create_schema": NamedLake.create_schema,
     "alter": NamedLake.alter,
     "drop": NamedLake.drop,

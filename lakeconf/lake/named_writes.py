@@ -13,7 +13,6 @@ from lakeconf.catalog.pruning.predicates import IsNull, Not, Or, Predicate
 from lakeconf.catalog.pruning.pushed import exact_predicate
 from lakeconf.catalog.tables import TableInfo, joined_name, load_table
 from lakeconf.errors import LakeconfError, SchemaError, TableNotFoundError, UnsupportedError
-from lakeconf.lake.restore import create_declared, declared_at
 from lakeconf.sql import identifier, literal
 from lakeconf.write.context import Operation, write
 from lakeconf.write.ddl import Definition
@@ -152,21 +151,6 @@ def create(scope: Scope, values: Values, frame: Any, engine: NamedReads) -> None
         write(transaction, name, define.SetDefaults(defaults))
         if frame is not None:
             write(transaction, name, AppendRows(frame))
-
-
-def create_like(scope: Scope, values: Values) -> None:
-    """CREATE TABLE … LIKE a table of the lake, without its rows."""
-    _check_properties(values["properties"])
-    reader, name = scope.session.reader, joined_name(values["schema"], values["name"])
-    source = load_table(reader, values["table"], scope.snapshot_id)
-    declared = declared_at(reader, source, scope.snapshot_id)
-    if declared.computed:
-        raise UnsupportedError(
-            f"of {source.full_name}, an expression cannot be declared again: {', '.join(declared.computed)}",
-            hint="write the columns: CREATE TABLE … (…)",
-        )
-    with scope.transacting(f"create table {name}", None, None) as transaction:
-        create_declared(transaction, name, declared, exists=False)
 
 
 def _default_texts(scope: Scope, described: Sequence[Sequence[Any]], types: Mapping[str, str]) -> dict[str, str | None]:

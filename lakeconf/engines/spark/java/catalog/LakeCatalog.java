@@ -162,21 +162,6 @@ public class LakeCatalog implements StagingTableCatalog, SupportsNamespaces, Pro
         return staged(ident, schema, partitions, properties, "create or replace");
     }
 
-    void createLike(Identifier ident, Table source, HashMap properties) {
-        LakeTable table = source instanceof LakeTable ? (LakeTable) source : null;
-        if (table == null || !table.server.equals(server()) || table.isView || table.part != null) {
-            Object comment = source.properties().get("comment");
-            if (comment != null) properties.put("comment", comment);
-            staged(ident, source.schema(), source.partitioning(), properties, "create").commitStagedChanges();
-            return;
-        }
-        HashMap values = named(ident);
-        values.put("properties", properties);
-        values.put("table", table.table);
-        values.put("version", Long.valueOf(table.version));
-        ask("create_like", values);
-    }
-
     private StagedTable staged(Identifier ident, StructType schema, Transform[] partitions, Map properties, String how) {
         HashMap values = named(ident);
         values.put("how", how);

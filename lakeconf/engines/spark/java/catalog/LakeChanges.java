@@ -101,8 +101,6 @@ abstract class LakeChanges extends V2CommandExec {
             return new Overwriting(spark, relation((LogicalPlan) overwrite.productElement(0)),
                 (LakeWrite) overwrite.write().get(), overwrite.query());
         }
-        SparkPlan like = LakeLike.planned(plan, spark);
-        if (like != null) return like;
         refuseView(plan);
         refuseStatistics(plan);
         LogicalPlan table = null;
