@@ -158,7 +158,7 @@ def _audits() -> Iterator[tuple[str, _Audit]]:
         yield check.check, _of_transaction(functools.partial(_checked, check))
     yield "snapshots", _of_transaction(_later_rows)
     yield "snapshots", _of_transaction(_half_snapshots)
-    yield "ids", _of_transaction(too_low_ids)
+    yield "ids", too_low_ids
     yield "inlined rows", _of_transaction(_lost_inlined_rows)
     yield "columns", _of_transaction(_damaged_columns)
     yield "deletes", too_many_deletes

@@ -11,7 +11,7 @@ from lakeconf.catalog.data_file import DeleteFile, load_data_files
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
 from lakeconf.catalog.table_statistics import HidingStatistics, hiding_statistics
 from lakeconf.catalog.tables import find_table, joined_name
-from lakeconf.ducklake import OWN_ROW_IDS
+from lakeconf.ducklake import INTERNAL_ROW_ID, OWN_ROW_IDS
 from lakeconf.errors import LakeconfError
 from lakeconf.logs import escaped
 from lakeconf.sql import files_sql, identifier
@@ -44,6 +44,19 @@ _ROW_IDS = f"""
         ON f.table_id = t.table_id AND f.row_id_start < {OWN_ROW_IDS} AND f.partial_max IS NULL
     WHERE t.end_snapshot IS NULL GROUP BY ALL ORDER BY ALL
 """  # noqa: S608 - a constant
+_STORED = f"""
+    SELECT DISTINCT t.table_id, s.schema_name, t.table_name
+    FROM ducklake_data_file AS f
+    JOIN ducklake_table AS t ON t.table_id = f.table_id AND t.end_snapshot IS NULL
+    JOIN ducklake_schema AS s ON s.schema_id = t.schema_id AND s.end_snapshot IS NULL
+    WHERE f.end_snapshot IS NULL
+        AND (f.row_id_start IS NULL OR f.row_id_start >= {OWN_ROW_IDS} OR f.partial_max IS NOT NULL)
+    ORDER BY ALL
+"""  # noqa: S608 - a constant
+_GREATEST = (
+    "SELECT max(TRY_CAST(stats_max_value AS BIGINT)) FROM {} "  # noqa: S608 - a constant
+    f"WHERE path_in_schema = '{INTERNAL_ROW_ID.name}' AND TRY_CAST(stats_max_value AS BIGINT) < {OWN_ROW_IDS}"
+)
 _INLINED = "SELECT table_id, table_name FROM ducklake_inlined_data_tables ORDER BY ALL"
 _TOO_MANY = """
     SELECT s.schema_name, t.table_name, f.data_file_id, d.delete_file_id, d.path, f.record_count
@@ -78,7 +91,7 @@ def _repairable(check: str, what: str, table: str, change: str, where: str) -> F
     return Finding(check, what, _REPAIR, (f"UPDATE {table} SET {change} WHERE {where}",))  # noqa: S608 - of this module
 
 
-def too_low_ids(transaction: MetadataTransaction) -> Iterator[Finding]:
+def too_low_ids(reader: CatalogReader, transaction: MetadataTransaction) -> Iterator[Finding]:
     """Ids that the next commit would use a second time."""
     newest = transaction.newest()
     for column, ids in (("next_catalog_id", _CATALOG_IDS), ("next_file_id", FILE_IDS)):
@@ -92,9 +105,9 @@ def too_low_ids(transaction: MetadataTransaction) -> Iterator[Finding]:
             yield _repairable(
                 "ids", what, "ducklake_snapshot", f"{column} = greatest({column}, {wanted + 1})", newest_row
             )
-    inlined = _inlined_row_ids(transaction)
+    inlined, stored = _inlined_row_ids(transaction), _stored_row_ids(reader, transaction)
     for table_id, schema, name, value, in_files in transaction.rows(_ROW_IDS):
-        wanted = max(in_files or 0, inlined[table_id])
+        wanted = max(in_files or 0, inlined[table_id], stored[table_id])
         if wanted > value:
             what = f"the next row id of {joined_name(schema, name)} is {value}, but rows have ids up to {wanted - 1}"
             yield _repairable("ids", what, "ducklake_table_stats", f"next_row_id = {wanted}", f"table_id = {table_id}")
@@ -109,6 +122,20 @@ def _inlined_row_ids(transaction: MetadataTransaction) -> dict[int, int]:
                 f"SELECT coalesce(max(row_id) + 1, 0) FROM {identifier(name)} WHERE row_id < {OWN_ROW_IDS}"  # noqa: S608
             )
             ids[table_id] = max(ids[table_id], int(wanted))
+    return ids
+
+
+def _stored_row_ids(reader: CatalogReader, transaction: MetadataTransaction) -> dict[int, int]:
+    """The first id after those in files that store their row ids, such as merged ones, by table."""
+    newest, ids = transaction.newest(), defaultdict[int, int](int)
+    for table_id, schema, name in transaction.rows(_STORED):
+        with contextlib.suppress(LakeconfError):  # a file that cannot be read proves nothing
+            table = find_table(transaction, joined_name(schema, name), newest)
+            files = [file for file in load_data_files(transaction, table, newest) if file.encryption_key is None]
+            rows = reader.connection.rows(
+                _GREATEST.format(files_sql("parquet_metadata", [file.path for file in files]))
+            )
+            ids[table_id] = 0 if rows[0][0] is None else int(rows[0][0]) + 1
     return ids
 
 

@@ -304,6 +304,29 @@ def test_sessions_that_were_open_do_not_undo_a_repair(
     assert examine_catalog(store) == []
 
 
+@pytest.mark.parametrize(
+    "change",
+    ["CALL ducklake_merge_adjacent_files('dev')", "UPDATE t SET a = a + 1", "CALL ducklake_rewrite_data_files('dev')"],
+)
+def test_row_ids_in_files_are_not_used_again(change: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """Files of merges, updates and rewrites store the ids of their rows."""
+    store = new_store(request, tmp_path, "dev", "sqlite", "local")
+    insert = "INSERT INTO t SELECT i FROM range(50) r(i)"
+    changed(store, BIGINT, insert, insert, "DELETE FROM t WHERE a = 7", change)
+    metadata = f"__ducklake_metadata_{store.alias}."
+    assert examine_catalog(store) == []
+    changed(store, f"UPDATE {metadata}ducklake_table_stats SET next_row_id = 3")
+    (finding,) = examine_catalog(store)
+    # DuckLake gives the rows of an update new ids, and does not use them.
+    assert finding.what.endswith(("is 3, but rows have ids up to 99", "is 3, but rows have ids up to 197"))
+    repaired(store, tmp_path / "backups")
+    with store.connect() as connection:
+        connection.execute(f"USE {store.alias}")
+        connection.execute(insert)
+        ((count, ids),) = connection.execute("SELECT count(*), count(DISTINCT rowid) FROM t").fetchall()
+    assert count == ids
+
+
 def test_check_that_fails_hides_no_other_finding(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     store = new_store(request, tmp_path, "dev", "duckdb", "local")
     metadata = f"__ducklake_metadata_{store.alias}."
