@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Literal, NamedTuple
 
+from lakeconf.arguments import LONGEST_DAYS
 from lakeconf.backends.secrecy import check_place
 from lakeconf.errors import LakeconfError, suggestion
 from lakeconf.logs import escaped
@@ -21,8 +22,6 @@ RESERVED_NAMES = ("information_schema", "main", "memory", "pg_catalog", "system"
 _PINS = {"snapshot_version", "snapshot_time"}
 _UNITS = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
 _DURATION = re.compile(r"(?=\d)" + "".join(rf"(?:(?P<{unit}>\d{{1,6}}){unit})?" for unit in _UNITS), re.ASCII)
-# No snapshot is older, and DuckDB subtracts it from the time.
-_LONGEST = timedelta(days=36_500)
 _SIZE = re.compile(r"(?P<number>\d{1,9}(?:\.\d{1,6})?) ?(?:[KMGT]i?)?B", re.ASCII | re.IGNORECASE)
 # The default, today that of `public`; DuckDB's statements; DuckLake's staged commit, if it can.
 COMMITTERS = ("auto", "public", "staged")
@@ -175,8 +174,8 @@ def _value_fault(key: str, value: object) -> str | None:
         return f"is not {'a size' if key == 'memory_limit' else 'a duration'}"
     if isinstance(amount, timedelta) and key.startswith("keep_") and amount < timedelta(days=1):
         return "must be at least 1d: other processes may still read or write the files"
-    if isinstance(amount, timedelta) and amount > _LONGEST:
-        return f"must be at most {_LONGEST.days}d"
+    if isinstance(amount, timedelta) and amount > timedelta(days=LONGEST_DAYS):
+        return f"must be at most {LONGEST_DAYS}d"
     return None if amount else "must be more than 0"
 
 

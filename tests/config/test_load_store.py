@@ -157,7 +157,7 @@ def test_invalid_committer_or_limit_is_reported() -> None:
                     "must be at least 1d: other processes may still read or write the files",
                     'write keep_files = "2d"',
                 ),
-                ('keep_snapshots = "40000d"', "LC013", "must be at most 36500d", 'write keep_snapshots = "7d"'),
+                ('keep_snapshots = "100001d"', "LC013", "must be at most 100000d", 'write keep_snapshots = "7d"'),
                 *(
                     (
                         f'backups = "{place}"',
