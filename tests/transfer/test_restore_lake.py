@@ -455,7 +455,7 @@ def test_killed_restore_leaves_the_old_lake_or_the_new_one(
     finished = restored(tmp_path, backup.path, 0, "")
     assert finished.returncode == 0, finished.stderr
     steps = int(finished.stdout.split()[-1])
-    for number in range(1, steps + 1, 1 if PROVE else 3):
+    for number in range(1, steps + 1, 1 if PROVE else 5):
         shutil.rmtree(tmp_path / "prod")
         shutil.copytree(tmp_path / "before", tmp_path / "prod")
         killed = restored(tmp_path, backup.path, number, "before" if number % 2 else "after")
