@@ -72,10 +72,18 @@ def holds_credentials(key: str, text: str) -> bool:
     return is_token or bool(_USERINFO.search(text)) or (key in ("host", "endpoint", "account_id") and "@" in text)
 
 
-def check_place(place: str) -> None:
-    """Raises an error for a URI with credentials: a place of files is shown in messages and plans."""
+def place_fault(place: str) -> str | None:
+    """What is wrong with a URI that has credentials, which messages and plans would show; None for other places."""
     if "://" in place and (holds_credentials("", place) or _SIGNED.search(place)):
-        raise LakeconfError("the URI contains a user, a password or a token", hint=_IN_STORE)
+        return "the URI contains a user, a password or a token"
+    return None
+
+
+def check_place(place: str) -> None:
+    """Raises an error for a URI with credentials."""
+    wrong = place_fault(place)
+    if wrong is not None:
+        raise LakeconfError(wrong, hint=_IN_STORE)
 
 
 def _is_secret_option(key: str) -> bool:

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any, Literal, NamedTuple
 
 from lakeconf.arguments import LONGEST_DAYS
-from lakeconf.backends.secrecy import check_place
+from lakeconf.backends.secrecy import place_fault
 from lakeconf.errors import LakeconfError, suggestion
 from lakeconf.logs import escaped
 from lakeconf.secret import Secret
@@ -160,10 +160,9 @@ def _value_fault(key: str, value: object) -> str | None:
     if key not in _MAINTENANCE:
         return None
     if key in ("backups", "owns"):
-        try:
-            check_place(str(value))
-        except LakeconfError as error:
-            return f"must not have credentials: {error.message}"
+        wrong = place_fault(str(value))
+        if wrong is not None:
+            return f"must not have credentials: {wrong}"
         is_folder = re.fullmatch(r"(/|[a-z0-9]+://)[^\x00-\x1f]+", str(value)) and ".." not in str(value).split("/")
         return None if is_folder else "is not the absolute path of a folder"
     amount: timedelta | float | None = duration_of(str(value))

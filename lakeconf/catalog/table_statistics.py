@@ -20,7 +20,8 @@ _FLOATS = ("float32", "float64")
 _TEXTS = ("varchar", "json")
 _MOMENTS = ("timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns")
 # The types whose statistics DuckDB uses, with bounds that hide no value, also after DuckLake has merged others into
-# them. A number with one bound only has none for DuckDB, which takes the other bound of these types for the least one.
+# them. If one bound is missing, DuckDB uses neither for a signed number, a date or a moment. It would hide values of an
+# unsigned number, a time or a UUID, so these have both.
 _WIDEST: Mapping[str, tuple[str, str | None]] = {
     "boolean": ("false", "true"),
     **{f"int{bits}": ("0", None) for bits in (8, 16, 32, 64)},

@@ -115,7 +115,7 @@ class NamedLake:
         return {"exists": folded(values["schema"]) in names | {DEFAULT_SCHEMA, _SPARKS_DEFAULT}}
 
     def tables(self, values: Values, _: Any) -> Values:
-        """The names of the tables of a schema: of a view that is refused, Spark 4.0 would list none."""
+        """The names of the tables of a schema, without views: if one is refused, Spark 4.0 lists nothing at all."""
         infos = tables(self._session.reader, self._version({}))
         return {"tables": [info.name for info in infos if folded(info.schema_name) == folded(values["schema"])]}
 

@@ -31,7 +31,7 @@ TYPED = (
     "id / 7 AS f, id % 2 = 0 AS even, name, encode(name) AS b, TIMESTAMP '2026-01-01 10:00:00.5' AS ts, "
     "[day, NULL] AS days, {'a': name, 'b': [id]} AS s, NULL AS nothing, [1, 2]::INTEGER[2] AS pair FROM raw.t"
 )
-# Spark has texts for these.
+# Types that Spark lacks: it reads their values as strings.
 TEXTS = {
     "TIME '10:00:00.25'": "10:00:00.25",
     "TIMETZ '10:00:00+02'": "10:00:00+02",

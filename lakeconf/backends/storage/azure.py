@@ -122,7 +122,7 @@ class AzureStorage(StorageBackend):
         if self.provider == "service_principal" and not {"tenant_id", "client_id"} <= named:
             hint = "set tenant_id, client_id and client_secret"
             raise fault("service_principal needs tenant_id and client_id", "secret_parameters", hint=hint)
-        tenant = next((text for key, text in self.secret_parameters.items() if key.lower() == "tenant_id"), None)
+        tenant = self._parameter("tenant_id")
         if tenant is not None and not _TENANT.fullmatch(str(tenant)):
             hint = "write the tenant's ID or domain, as the Azure portal shows it"
             raise fault("tenant_id is not the ID of a tenant", "secret_parameters", hint=hint)
@@ -145,8 +145,12 @@ class AzureStorage(StorageBackend):
     @property
     def provider(self) -> str | None:
         """The credential provider; None if the credentials are a key or a token."""
-        provider = next((value for key, value in self.secret_parameters.items() if key.lower() == "provider"), None)
+        provider = self._parameter("provider")
         return None if provider is None else str(provider)
+
+    def _parameter(self, name: str) -> Value | None:
+        """A parameter of the secret, whose name can have any case; None if it is missing."""
+        return next((value for key, value in self.secret_parameters.items() if key.lower() == name), None)
 
     @property
     def extensions(self) -> tuple[str, ...]:
