@@ -200,7 +200,7 @@ def check_written(reader: CatalogReader, snapshot_id: int) -> None:
 def _exists(connection: Connection, path: str) -> bool:
     if "://" not in path:
         try:
-            return exists(path)
+            return exists(os.path.realpath(path))  # a link to a file that was removed is no file
         except OSError as error:
             raise StorageError(f"{path} cannot be examined: {error.strerror}") from error
     try:

@@ -285,6 +285,8 @@ def test_file_exists_or_is_missing_or_cannot_be_examined(bucket_server: S3Server
         assert found == {"there.parquet": True, "missing.parquet": False}
         with pytest.raises(StorageError):
             exists(f"{missing}there.parquet")
+        (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+        assert not exists(f"{tmp_path}/link")
         name = f"{tmp_path}/{'x' * 300}"
         with pytest.raises(StorageError, match=f"^{name} cannot be examined: File name too long$"):
             exists(name)
