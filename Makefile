@@ -111,7 +111,7 @@ test-lowest: setup ## Run the quick tests with the lowest version of each depend
 	@$(PYTHON) -m venv --clear .venv-lowest
 	@$(BIN)/python tests/support/lowest_versions.py > .venv-lowest/versions
 	@$(BIN)/uv pip install --python .venv-lowest/bin/python --override .venv-lowest/versions \
-		--editable '.[spark,connect,arrow,polars,dotenv,openlineage,report,bundled,dev]'
+		--editable '.[spark,connect,arrow,polars,dotenv,openlineage,report,delta,iceberg,bundled,dev]'
 	@LAKECONF_CONNECT_SERVER=$(CURDIR)/$(BIN)/python .venv-lowest/bin/python -m pytest -n 2 --dist worksteal --tier quick \
 		$(SPARK_WARNINGS) $(LOWEST_LEAVES_OUT)
 

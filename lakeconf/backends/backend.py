@@ -13,6 +13,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    StringConstraints,
     ValidatorFunctionWrapHandler,
     WrapValidator,
     model_validator,
@@ -320,7 +321,8 @@ def _secret_name(text: str) -> str:
     return text
 
 
-Text = Annotated[str, Field(min_length=1), AfterValidator(_no_control)]
+# Not `Field(min_length=1)`: pydantic 2.9 stores the default of a field in a `Field` that other fields share.
+Text = Annotated[str, StringConstraints(min_length=1), AfterValidator(_no_control)]
 OptionName = Annotated[str, AfterValidator(_option_name)]
 SecretName = Annotated[str, AfterValidator(_secret_name), Field(examples=["lake_secret"], description=_REFERENCE)]
 ParameterValue = bool | int | float | Text | list[Text] | dict[str, Text]

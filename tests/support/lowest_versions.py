@@ -9,7 +9,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 # The integrations and the tools of development have ranges of their own.
-EXTRAS = ("spark", "connect", "arrow", "polars", "dotenv", "openlineage", "report")
+EXTRAS = ("spark", "connect", "arrow", "polars", "dotenv", "openlineage", "report", "delta", "iceberg")
 _PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
 
 
