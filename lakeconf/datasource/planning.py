@@ -18,6 +18,7 @@ from lakeconf.catalog.pruning.scan_plan import ScanPlan, plan_with_inlined_rows
 from lakeconf.catalog.pruning.where import predicate_of
 from lakeconf.catalog.snapshot import chosen
 from lakeconf.catalog.tables import Column, TableInfo, load_table
+from lakeconf.commit.scope import Scope, TableSource
 from lakeconf.commit.session import Session
 from lakeconf.config.config import init
 from lakeconf.engines.schema_check import selected
@@ -120,10 +121,10 @@ class Opened:
     store: Store
     session: Session
 
-    @property
-    def access(self) -> Access:
+    def access(self, source: TableSource) -> Access:
         """How executors reach the files."""
-        return Access.of(self.store)
+        is_own, parent = source.session is self.session, self.store.parent
+        return Access.of(self.store if is_own or parent is None else parent)
 
     def snapshot(self) -> int:
         """The snapshot that the options name, or the latest one."""
@@ -134,7 +135,12 @@ class Opened:
 
     def table(self, snapshot_id: int) -> TableInfo:
         """The table at a snapshot."""
-        return load_table(self.session.reader, self.options.table, snapshot_id)
+        session, table, snapshot_id = self.source(snapshot_id)
+        return load_table(session.reader, table, snapshot_id)
+
+    def source(self, snapshot_id: int) -> TableSource:
+        """Where the rows of the table are: a branch reads what it has not written from the other lake."""
+        return Scope(self.session, at=snapshot_id).source(self.options.table)
 
 
 def store_of(options: Options, task: str) -> Store:
@@ -177,8 +183,11 @@ def plan(options: Options, snapshot_id: int) -> list[Part]:
         # The rows in the catalog are filtered here, and need the columns of the condition.
         used = (*columns, *(columns_of(predicate) if predicate else ()))
         names = list(dict.fromkeys(column.name for column in used))
-        scan_plan, inlined = plan_with_inlined_rows(lake.session.reader, options.table, snapshot_id, names, predicate)
-        return parts_of(lake.access, scan_plan, inlined, columns)
+        source = lake.source(snapshot_id)
+        scan_plan, inlined = plan_with_inlined_rows(
+            source.session.reader, source.table, source.snapshot_id, names, predicate
+        )
+        return parts_of(lake.access(source), scan_plan, inlined, columns)
 
 
 def parts_of(access: Access, scan_plan: ScanPlan, inlined: pa.Table, columns: Sequence[Column]) -> list[Part]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
+from lakeconf.backends.access import Access
 from lakeconf.catalog.changes import changes_since
 from lakeconf.catalog.changes_plan import ChangesPlan, check_range, plan_changes_with_inlined_rows, refuse_hidden
 from lakeconf.catalog.partial_lake import refuse_encrypted
@@ -29,9 +30,9 @@ _HOUR = 3_600_000_000  # in microseconds
 _TIME = "SELECT epoch_us(CAST(snapshot_time AS TIMESTAMPTZ)) FROM ducklake_snapshot WHERE snapshot_id = ?"
 
 # The position of a stream in its checkpoint. `snapshot` is the last snapshot whose changes were returned, or -2 before
-# a first batch with the whole table. `table` is the id of the table: another table of the same name would continue
-# with other rows. `lake` and `time` are the id of the lake and the time of the snapshot in microseconds, or null if it
-# does not exist: another lake, or one restored from a backup, has other snapshots with the same numbers.
+# a first batch with the whole table. `table` is the id of the table, see `_identity`: another table of the same name
+# would continue with other rows. `lake` and `time` are the id of the lake and the time of the snapshot in microseconds,
+# or null if it does not exist: another lake, or one restored from a backup, has other snapshots with the same numbers.
 Offset: TypeAlias = Mapping[str, Any]
 
 
@@ -46,9 +47,15 @@ def initial_offset(options: Options) -> dict[str, Any]:
         latest = lake.session.snapshot_id
         table = lake.table(latest)
         refuse_hidden(table)
+        identity = _identity(lake, latest, table)
+        if options.since is not None and identity < 0:
+            raise UnsupportedError(
+                f"the branch has not written {table.full_name}: a stream of it has rows, and no changes",
+                hint="omit the option since: the first batch is the whole table",
+            )
         if options.since is not None and options.since > latest + 1:
             raise LakeconfError(f"the option since is {options.since}, but the newest snapshot is {latest}")
-        return _offset(lake, _NOTHING if options.since is None else options.since - 1, table.table_id)
+        return _offset(lake, _NOTHING if options.since is None else options.since - 1, identity)
 
 
 def latest_offset(
@@ -89,7 +96,7 @@ def batch(options: Options, columns: Sequence[Column], start: Offset, end: Offse
         try:
             if start["snapshot"] == _NOTHING:
                 return _whole(lake, columns, end)
-            return [_changes(lake, columns, start["snapshot"] + 1, end)]
+            return [] if end["table"] < 0 else [_changes(lake, columns, start["snapshot"] + 1, end)]
         except SnapshotNotFoundError as error:
             raise SnapshotNotFoundError(f"the stream cannot continue: {error.message}", hint=_RESTART) from error
 
@@ -136,16 +143,15 @@ def _check_lake(lake: Opened, offset: Offset) -> None:
 
 def _whole(lake: Opened, columns: Sequence[Column], end: Offset) -> list[Part]:
     """The table at the end of the first batch."""
-    reader, options = lake.session.reader, lake.options
+    source, options = lake.source(end["snapshot"]), lake.options
     table = _table_then(lake, end)
     current = selected(table, options.names)
     if [column.shape for column in current] != [column.shape for column in columns]:
         raise SchemaError(
             f"the columns of {table.full_name} have changed since the first batch was planned", hint=_RESTART
         )
-    return parts_of(
-        lake.access, *plan_with_inlined_rows(reader, quoted_name(table), end["snapshot"], options.names), current
-    )
+    planned = plan_with_inlined_rows(source.session.reader, quoted_name(table), source.snapshot_id, options.names)
+    return parts_of(lake.access(source), *planned, current)
 
 
 def _changes(lake: Opened, columns: Sequence[Column], since: int, end: Offset) -> Part:
@@ -162,7 +168,7 @@ def _changes(lake: Opened, columns: Sequence[Column], since: int, end: Offset) -
     _refuse_encrypted(plan)
     if inlined.num_rows:
         refuse_timetz(columns)
-    return ChangePart(lake.access, plan, stream_of(inlined), tuple(columns), lake.options.changes)
+    return ChangePart(Access.of(lake.store), plan, stream_of(inlined), tuple(columns), lake.options.changes)
 
 
 def _refuse_encrypted(plan: ChangesPlan) -> None:
@@ -187,8 +193,14 @@ def _table_then(lake: Opened, offset: Offset) -> TableInfo:
 def _same_table(lake: Opened, snapshot_id: int, offset: Offset) -> TableInfo:
     """The table at a snapshot, if it is the one of the stream."""
     table = lake.table(snapshot_id)
-    if table.table_id != offset["table"]:
-        raise TableNotFoundError(
-            f"{table.full_name} is another table than the one that the stream has read", hint=_RESTART
-        )
+    if _identity(lake, snapshot_id, table) != offset["table"]:
+        problem = "is another table than the one that the stream has read"
+        if offset["table"] < 0:
+            problem = "is a table of the branch now: the stream has read that of the other lake"
+        raise TableNotFoundError(f"{table.full_name} {problem}", hint=_RESTART)
     return table
+
+
+def _identity(lake: Opened, snapshot_id: int, table: TableInfo) -> int:
+    """The id of a table in offsets: a negative one for a table of the lake that this one is a branch of."""
+    return table.table_id if lake.source(snapshot_id).session is lake.session else -1 - table.table_id

@@ -30,6 +30,7 @@ from lakeconf.engines.lossless import exact_casts
 from lakeconf.engines.schema_check import check_fit, not_null_violation
 from lakeconf.engines.spark.write.files import staged_source
 from lakeconf.engines.spark.write.parquet_options import parquet_options
+from lakeconf.lake.branches.first_write import own_table
 from lakeconf.lake.opening import open_session
 from lakeconf.sql import identifier, listing_sql, literal
 from lakeconf.store import Store
@@ -97,6 +98,7 @@ def begin(options: Options, frame: Mapping[str, str], *, overwrite: bool = False
         scope = Scope(session)
         scope.check_writable()
         refuse_internal(options.table)
+        own_table(scope, options.table)
         target = context.current_table(scope, options.table)
         check_fit(target.info.full_name, frame, target.types)
         codec = parquet_options(session.writer, target.info, 1)["compression"]

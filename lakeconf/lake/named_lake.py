@@ -4,24 +4,37 @@ from __future__ import annotations
 
 import importlib
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
+from lakeconf.catalog.inherited import inherited_tables
 from lakeconf.catalog.pruning.pushed import pushed_predicate
 from lakeconf.catalog.snapshot import chosen, latest
 from lakeconf.catalog.table_options import column_defaults, comments
-from lakeconf.catalog.tables import DEFAULT_SCHEMA, TableInfo, joined_name, load_table, schema_names, tables
-from lakeconf.commit.scope import Scope
+from lakeconf.catalog.tables import (
+    DEFAULT_SCHEMA,
+    TableInfo,
+    joined_name,
+    load_table,
+    schema_names,
+    split_name,
+    tables,
+)
+from lakeconf.commit.scope import Scope, TableSource
 from lakeconf.ducklake import INTERNAL_SCHEMA
 from lakeconf.engines.views import view_info, view_rows
 from lakeconf.errors import LakeconfError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError
 from lakeconf.lake import named_writes
+from lakeconf.lake.branches.first_write import own_table
 from lakeconf.lake.named_procedures import called, described_procedures, is_part, moment, part_of
 from lakeconf.lake.opening import open_session
 from lakeconf.lake.table import Table
 from lakeconf.sql import folded
 
 if TYPE_CHECKING:
+    import pyarrow
+
     from lakeconf.commit.session import Session
     from lakeconf.engines.engine import NamedReads
     from lakeconf.store import Store
@@ -39,6 +52,9 @@ class NamedLake:
         self._spark = spark
         self._opening = threading.Lock()
         self._opened: Session | None = None
+        # The tables that a branch got for a statement which finds rows by their places, by lower name; each with the
+        # snapshot of the copy, at which the statement reads and changes it.
+        self._copied: dict[str, int] = {}
 
     @property
     def _session(self) -> Session:
@@ -73,8 +89,10 @@ class NamedLake:
         """The facts of a table or a view; no `table` if it does not exist."""
         version, part = self._version(values), values.get("part")
         name = joined_name(values["schema"], values["name"])
+        source = self._source(name, version)
+        reader, snapshot_id = source.session.reader, source.snapshot_id
         try:
-            info = load_table(self._session.reader, name, version)
+            info = load_table(reader, source.table, snapshot_id)
         except TableNotFoundError:
             return {}
         except UnsupportedError:
@@ -82,18 +100,24 @@ class NamedLake:
             if view is None:
                 raise
             return {**_facts(view, version, self._engine.json_schema(view, {}, {})), "view": True}
+        if source.session is not self._session:
+            schema, table = split_name(name)
+            info = replace(info, schema_name=schema, name=table)
         if part is not None:
             return self._part(info.full_name, version, part)
-        described = comments(self._session.reader, info, version)
-        defaults = column_defaults(self._session.reader, info, version)
+        described, defaults = comments(reader, info, snapshot_id), column_defaults(reader, info, snapshot_id)
         return _facts(info, version, self._engine.json_schema(info, described.columns, defaults), described.table)
+
+    def _source(self, table: str, version: int) -> TableSource:
+        """Where the rows of a table are at a snapshot: a branch reads what it has not written from the other lake."""
+        return Scope(self._session, at=version).source(table)
 
     def _part(self, table: str, version: int, part: str) -> Values:
         """The facts of a table of facts about a table."""
         name = part.lower()
         if not is_part(name):
             return {}
-        rows = part_of(self._session.reader, table, version, name)
+        rows = self._part_rows(table, version, name)
         schema = self._session.engine.adopt(rows).schema.json()
         return {
             "table": table,
@@ -103,6 +127,12 @@ class NamedLake:
             "partitioning": [],
             "properties": {},
         }
+
+    def _part_rows(self, table: str, version: int, part: str) -> pyarrow.Table:
+        # A branch has a history of a table from its first write on.
+        own = TableSource(self._session, table, version)
+        session, name, snapshot_id = own if part == "history" else self._source(table, version)
+        return part_of(session.reader, name, snapshot_id, part)
 
     def schemas(self, values: Values, _: Any) -> Values:
         """The names of the schemas."""
@@ -116,29 +146,46 @@ class NamedLake:
 
     def tables(self, values: Values, _: Any) -> Values:
         """The names of the tables of a schema, without views: if one is refused, Spark 4.0 lists nothing at all."""
-        infos = tables(self._session.reader, self._version({}))
-        return {"tables": [info.name for info in infos if folded(info.schema_name) == folded(values["schema"])]}
+        reader, version = self._session.reader, self._version({})
+        names = [(info.schema_name, info.name) for info in tables(reader, version)]
+        names += map(split_name, inherited_tables(reader, version))
+        return {"tables": [name for schema, name in names if folded(schema) == folded(values["schema"])]}
 
     def scan(self, values: Values, _: Any) -> Any:
         """The rows of the files that may have rows for conditions: Spark filters them."""
         version, columns = int(values["version"]), values["columns"]
         if values["part"] is not None:
-            rows = part_of(self._session.reader, values["table"], version, values["part"])
+            rows = self._part_rows(values["table"], version, values["part"])
             return self._session.engine.adopt(rows.select(columns or rows.column_names[:1]))
         if values["view"]:
             query = view_rows(self._session.reader, values["table"], version, columns, values["where"])
             return self._engine.computed(*query)
-        info = load_table(self._session.reader, values["table"], version)
+        return self._pruned(self._source(values["table"], version), values, columns)
+
+    def _pruned(self, source: TableSource, values: Values, columns: Sequence[str] | None) -> Any:
+        """Columns of a table, of one if there are none; None for all columns and those that identify a row."""
+        session, table, snapshot_id = source
+        info = load_table(session.reader, table, snapshot_id)
         predicate = pushed_predicate(values["where"], info.columns)
-        return self._engine.scan_pruned(values["table"], version, columns or [info.columns[0].name], predicate)
+        names = None if columns is None else list(columns) or [info.columns[0].name]
+        engine = cast("NamedReads", session.engine)
+        return engine.scan_pruned(table, snapshot_id, names, predicate, row_ids=columns is None)
 
     def rows(self, values: Values, _: Any) -> Any:
-        """The rows of the files that may have rows for conditions, with the columns that identify them."""
+        """The rows of the files that may have rows for conditions, with the columns that identify them.
+
+        The statement runs now, and changes them: a branch gets its own table first.
+        """
+        scope = self._scope(values)
+        if own_table(scope, values["table"]):
+            self._copied[folded(values["table"])] = scope.snapshot_id
+        return self._pruned(self._source(values["table"], self._changed_at(values)), values, None)
+
+    def _changed_at(self, values: Values) -> int:
+        """The snapshot at which a statement finds the rows that it changes."""
         version = int(values["version"])
-        predicate = pushed_predicate(
-            values["where"], load_table(self._session.reader, values["table"], version).columns
-        )
-        return self._engine.scan_pruned(values["table"], version, None, predicate, row_ids=True)
+        is_own = self._source(values["table"], version).session is self._session
+        return version if is_own else self._copied.get(folded(values["table"]), version)
 
     def changes(self, values: Values, _: Any) -> Any:
         """The rows that the snapshots of a range have changed."""
@@ -195,8 +242,9 @@ class NamedLake:
 
     def change(self, values: Values, frame: Any) -> Values:
         """UPDATE and MERGE INTO, which may also read an older frame of the table."""
-        scope = self._scope(values)
-        scope.base.add_read(values["table"], self._oldest(values))
+        version, oldest = self._changed_at(values), self._oldest(values)
+        scope = self._scope({"version": version})
+        scope.base.add_read(values["table"], version if oldest == int(values["version"]) else oldest)
         named_writes.change(scope, values, frame)
         return {}
 

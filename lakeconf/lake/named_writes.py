@@ -13,6 +13,7 @@ from lakeconf.catalog.pruning.predicates import IsNull, Not, Or, Predicate
 from lakeconf.catalog.pruning.pushed import exact_predicate
 from lakeconf.catalog.tables import TableInfo, joined_name, load_table
 from lakeconf.errors import LakeconfError, SchemaError, TableNotFoundError, UnsupportedError
+from lakeconf.lake.branches.first_write import own_table
 from lakeconf.sql import identifier, literal
 from lakeconf.write.context import Operation, write
 from lakeconf.write.ddl import Definition
@@ -62,8 +63,9 @@ def append(scope: Scope, values: Values, frame: Any) -> None:
 def overwrite(scope: Scope, values: Values, frame: Any) -> None:
     """INSERT OVERWRITE of a table, or of the rows that satisfy conditions."""
     conditions = values.get("where", [])
-    info = load_table(scope.session.reader, values["table"], scope.snapshot_id)
-    where = exact_predicate(conditions, info.columns) if conditions else None
+    if conditions:
+        own_table(scope, values["table"])
+    where = exact_predicate(conditions, _info(scope, values["table"]).columns) if conditions else None
     if conditions and where is None:
         raise UnsupportedError(
             "lakeconf cannot overwrite by this condition",
@@ -74,23 +76,36 @@ def overwrite(scope: Scope, values: Values, frame: Any) -> None:
 
 def overwrite_partitions(scope: Scope, values: Values, frame: Any) -> None:
     """INSERT OVERWRITE of the partitions of a frame; a table without partition keys is one partition, as in Spark."""
-    info = load_table(scope.session.reader, values["table"], scope.snapshot_id)
+    info = _info(scope, values["table"])
     write(scope, values["table"], OverwritePartitions(frame) if info.partition_fields else OverwriteRows(frame, None))
 
 
 def delete(scope: Scope, values: Values) -> bool:
     """DELETE by conditions that lakeconf understands; False if Spark must find the rows."""
-    info = load_table(scope.session.reader, values["table"], scope.snapshot_id)
-    where = exact_predicate(values["where"], info.columns) if values["where"] else _all_rows(info)
-    if where is None:
+    predicate = _deleted(scope, values)
+    if predicate is None:
         return False
-    write(scope, values["table"], DeleteRows(where))
+    # The columns of the table of a branch have other ids than in the other lake.
+    if own_table(scope, values["table"]):
+        predicate = _deleted(scope, values) or predicate
+    write(scope, values["table"], DeleteRows(predicate))
     return True
+
+
+def _deleted(scope: Scope, values: Values) -> Predicate | None:
+    info = _info(scope, values["table"])
+    return exact_predicate(values["where"], info.columns) if values["where"] else _all_rows(info)
 
 
 def change(scope: Scope, values: Values, frame: Any) -> None:
     """UPDATE, MERGE, and DELETE by any condition."""
     write(scope, values["table"], ChangeRows(frame))
+
+
+def _info(scope: Scope, table: str) -> TableInfo:
+    """A table at the snapshot of a statement; in a branch that has not written it, that of the other lake."""
+    session, name, snapshot_id = scope.source(table)
+    return load_table(session.reader, name, snapshot_id)
 
 
 def _all_rows(info: TableInfo) -> Predicate:
@@ -197,7 +212,7 @@ def alter(scope: Scope, values: Values, engine: NamedReads) -> None:
         changes.add(kind, facts, engine)
     types = dict[str, str]()
     if changes.defaults:
-        info = load_table(scope.session.reader, name, scope.snapshot_id)
+        info = _info(scope, name)
         types = {column.name: duckdb_name(column.type) or column.type for column in info.columns}
     defaults = _default_texts(scope, changes.defaults, types)
     with scope.transacting(f"alter table {name}", None, None) as transaction:

@@ -15,6 +15,28 @@ if TYPE_CHECKING:
     from lakeconf import Lake, Store
 
 
+SHORT = (
+    "CREATE SCHEMA raw",
+    "CREATE TABLE raw.e AS SELECT range AS id, 'n' || range AS name FROM range(100)",
+    "CREATE TABLE raw.f AS SELECT range AS id FROM range(10)",
+    "DELETE FROM raw.e WHERE id < 40",
+    "CREATE VIEW raw.v AS SELECT count(*) AS n FROM raw.e",
+    "CREATE VIEW raw.w AS SELECT n + 1 AS m FROM {alias}.raw.v",
+)
+
+
+def write_configuration(folder: Path) -> Path:
+    """Writes a `lakeconf.toml` with the stores that `lake_and_branch` makes in a folder."""
+    texts = [
+        f'[stores.{name}]\n{of}metadata_backend = {{ type = "sqlite", uri = "{folder}/{name}/catalog" }}\n'
+        f'storage_backend = {{ type = "local", path = "{folder}/{name}/data" }}\n'
+        for name, of in (("prod", ""), ("pr", 'branch_of = "prod"\n'))
+    ]
+    path = folder / "lakeconf.toml"
+    path.write_text("".join(texts))
+    return path
+
+
 def lake_and_branch(
     request: pytest.FixtureRequest, folder: Path, catalog: str = "sqlite", storage: str = "local"
 ) -> tuple[Store, Store]:

@@ -52,6 +52,17 @@ def first_write(
     return None
 
 
+def own_table(scope: Scope, table: str) -> bool:
+    """Gives a branch its own table before a write that needs its rows or columns; True if it had none."""
+    source = scope.source(table)
+    if source.session is scope.session:
+        return False
+    scope.check_writable()
+    with _lost_race(scope, table):
+        _copy(scope, table, source)
+    return True
+
+
 @contextlib.contextmanager
 def _lost_race(scope: Scope, table: str) -> Iterator[None]:
     """Says what has happened if another writer has written the table first."""

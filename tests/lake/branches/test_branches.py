@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pytest
-from branched_lakes import contents, expire_all, lake_and_branch, rows_of, state_of
+from branched_lakes import SHORT, contents, expire_all, lake_and_branch, rows_of, state_of, write_configuration
 from local_stores import new_store, rows
 from strength import in_prove
 from whole_lakes import fill
@@ -39,14 +39,6 @@ if TYPE_CHECKING:
 
 Pair = tuple["Store", "Store"]
 KINDS = [("sqlite", "local"), *in_prove([("duckdb", "local"), ("postgres", "s3")])]
-SHORT = (
-    "CREATE SCHEMA raw",
-    "CREATE TABLE raw.e AS SELECT range AS id, 'n' || range AS name FROM range(100)",
-    "CREATE TABLE raw.f AS SELECT range AS id FROM range(10)",
-    "DELETE FROM raw.e WHERE id < 40",
-    "CREATE VIEW raw.v AS SELECT count(*) AS n FROM raw.e",
-    "CREATE VIEW raw.w AS SELECT n + 1 AS m FROM {alias}.raw.v",
-)
 
 
 @pytest.fixture
@@ -372,12 +364,7 @@ def test_written_tables_are_copied_back_unless_the_lake_has_changed_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    texts = [
-        f'[stores.{name}]\n{of}metadata_backend = {{ type = "sqlite", uri = "{name}/catalog" }}\n'
-        f'storage_backend = {{ type = "local", path = "{name}/data" }}\n'
-        for name, of in (("prod", ""), ("pr", 'branch_of = "prod"\n'))
-    ]
-    Path("lakeconf.toml").write_text("".join(texts))
+    write_configuration(tmp_path)
     prod, branch = lake_and_branch(request, tmp_path)
     fill(prod, SHORT)
 
