@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.snapshot import by_version
-from lakeconf.catalog.tables import joined_name, load_table, split_name
-from lakeconf.ducklake import BRANCH_RECORD, INTERNAL_SCHEMA, PARENT, visible_at
+from lakeconf.catalog.tables import TableInfo, joined_name, load_table, split_name
+from lakeconf.ducklake import BRANCH_RECORD, INTERNAL_SCHEMA, PARENT, check_placeholders, visible_at
 from lakeconf.errors import BranchError, SnapshotNotFoundError
 from lakeconf.sql import folded, identifier, literal, qualified
 
@@ -99,6 +99,13 @@ def _is_time(text: str) -> bool:
 def inherited_view(schema: str, table: str, version: int) -> str:
     """The query of the view that stands for a table."""
     return f"SELECT * FROM {PARENT}.{qualified(schema, table)} AT (VERSION => {version})"  # noqa: S608 - identifiers
+
+
+def inherit_sql(alias: str, name: tuple[str, str], source: TableInfo, version: int) -> str:
+    """The statement that makes a table of a branch stand for one of the other lake."""
+    query = inherited_view(source.schema_name, source.name, version)
+    check_placeholders(query, f"the name of {source.full_name}")
+    return f"CREATE VIEW {qualified(alias, *name)} AS {query}"
 
 
 def source_in(sql: str, version: int) -> tuple[str, str] | None:

@@ -246,8 +246,10 @@ class BackupPlace:
         """The text of a manifest; None if it is too long for one."""
         if "://" in path:
             try:
-                ((size,),) = self.connection.rows(f"SELECT size FROM {files_sql('read_blob', path)}")  # noqa: S608
-                if size > _LARGEST_MANIFEST:
+                sizes = self.connection.rows(f"SELECT size FROM {files_sql('read_blob', path)}")  # noqa: S608
+                if not sizes:  # of Azure, DuckDB reports no error
+                    raise _no_backup(path)
+                if sizes[0][0] > _LARGEST_MANIFEST:
                     return None
                 ((content,),) = self.connection.rows(f"SELECT content FROM {files_sql('read_blob', path)}")  # noqa: S608
             except FileMissingError:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lakeconf.catalog.reader import CatalogReader
+from lakeconf.connection.connection import Connection
 from lakeconf.ducklake import MARKER
 from lakeconf.errors import CatalogError, CatalogMovedError, CatalogRestoredError, FileMissingError, StorageError
 from lakeconf.sql import files_sql, listing_sql, literal
@@ -212,10 +213,7 @@ class LakeMarker:
         return bool(self.reader.connection.rows(listing_sql(self.reader.data_path, "**/*.parquet") + " LIMIT 1"))
 
     def _read(self) -> dict[str, object] | None:
-        try:
-            text = self._text()
-        except FileMissingError:
-            return None
+        text = self._text()
         try:
             content = json.loads(text) if text is not None else None
         except (ValueError, RecursionError):
@@ -230,8 +228,7 @@ class LakeMarker:
 
     def _text(self) -> str | None:
         if "://" in self.path:
-            rows = self.reader.connection.rows(f"SELECT content FROM {files_sql('read_text', self.path)}")  # noqa: S608
-            return str(rows[0][0]) if rows else None
+            return text_in_bucket(self.reader.connection, self.path)
         if Path(self.path).is_fifo():
             raise StorageError(
                 f"the marker {self.path} is not a regular file", hint="find out who made it, and remove it"
@@ -253,6 +250,15 @@ class LakeMarker:
             hint="check `path` and `metadata_schema` of the store: each lake needs its own data path. If the other "
             "lake no longer exists, delete that file and run: lakeconf doctor --store STORE --repair",
         )
+
+
+def text_in_bucket(connection: Connection, path: str) -> str | None:
+    """The text of a file of a bucket; None without one: of Azure, DuckDB returns no row, and of S3, it is an error."""
+    try:
+        rows = connection.rows(f"SELECT content FROM {files_sql('read_text', path)}")  # noqa: S608
+    except FileMissingError:
+        return None
+    return str(rows[0][0]) if rows else None
 
 
 def hashes(places: Sequence[str]) -> list[str]:

@@ -17,9 +17,9 @@ from typing import Any
 from lakeconf.catalog.inherited import branch_record, changed_snapshot
 from lakeconf.catalog.reader import CatalogReader, ParentLake
 from lakeconf.connection.connection import remove_files
-from lakeconf.errors import BranchError, CatalogError, FileMissingError, exists, storage_errors
-from lakeconf.guard.marker import replace_file
-from lakeconf.sql import files_sql, listing_sql, literal
+from lakeconf.errors import BranchError, CatalogError, exists, storage_errors
+from lakeconf.guard.marker import replace_file, text_in_bucket
+from lakeconf.sql import listing_sql, literal
 
 _PREFIX = "_lakeconf_pin_"
 _NAME = re.compile(rf"{_PREFIX}(?P<branch>[0-9a-f-]{{36}})\.json")
@@ -138,11 +138,7 @@ class Pins:
 
     def _text(self, path: str) -> str | None:
         if "://" in path:
-            try:
-                ((content,),) = self.reader.connection.rows(f"SELECT content FROM {files_sql('read_text', path)}")  # noqa: S608
-            except FileMissingError:
-                return None
-            return str(content)
+            return text_in_bucket(self.reader.connection, path)
         with storage_errors(f"{path} cannot be read", hint=_HINT):
             if not exists(path):
                 return None

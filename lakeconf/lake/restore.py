@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from lakeconf.catalog.changes import changes_since
-from lakeconf.catalog.inherited import inherited_view, source_of
+from lakeconf.catalog.inherited import inherit_sql, source_of
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.snapshot import chosen, latest
 from lakeconf.catalog.table_options import comments, table_options
@@ -95,9 +95,8 @@ class _InheritTable:
 
     def plan(self, context: WriteContext) -> Sequence[Action]:
         """Creates the view that stands for it."""
-        table, version = self.state.table, self.state.version
-        view = qualified(context.session.alias, *split_name(context.table))
-        statement = f"CREATE VIEW {view} AS {inherited_view(table.schema_name, table.name, version)}"
+        name = split_name(context.table)
+        statement = inherit_sql(context.session.alias, name, self.state.table, self.state.version)
         return [DefineTable(table=full_name(context.table), sql=(statement,))]
 
 

@@ -20,15 +20,14 @@ from lakeconf.ducklake import MARKER, MOVING
 from lakeconf.errors import (
     CatalogError,
     CatalogMissingError,
-    FileMissingError,
     LakeconfError,
     UnsupportedError,
     storage_errors,
 )
 from lakeconf.guard.guard import future_place, marker_of, reader_of
 from lakeconf.guard.locks import FileLocks
-from lakeconf.guard.marker import create_file, hashes
-from lakeconf.sql import Attach, Use, files_sql, literal
+from lakeconf.guard.marker import create_file, hashes, text_in_bucket
+from lakeconf.sql import Attach, Use, literal
 from lakeconf.store import Store, for_reading, open_connection
 from lakeconf.transfer.file_copies import files_below, remove_parts
 from lakeconf.transfer.staged_catalog import columns_by_table, replace, write
@@ -278,11 +277,9 @@ class MoveTarget:
         """The content of the marker of a move; None without one."""
         path = self.root + MOVING
         if "://" in path:
-            try:
-                rows = self.connection.rows(f"SELECT content FROM {files_sql('read_text', path)}")  # noqa: S608
-            except FileMissingError:
+            text = text_in_bucket(self.connection, path)
+            if text is None:
                 return None
-            text = str(rows[0][0]) if rows else ""
         else:
             if os.path.islink(path):
                 return {}  # it is no marker of lakeconf

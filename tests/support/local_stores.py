@@ -57,9 +57,9 @@ def new_store(request: pytest.FixtureRequest, folder: Path, name: str, catalog: 
     (folder / name).mkdir()
     backends = {
         "metadata_backend": on_catalog(request, folder / name, catalog),
-        "storage_backend": in_bucket(request.getfixturevalue("s3_server"))
-        if storage == "s3"
-        else {"type": "local", "path": str(folder / name / "data")},
+        "storage_backend": {"type": "local", "path": str(folder / name / "data")}
+        if storage == "local"
+        else in_bucket(request.getfixturevalue(f"{storage}_server")),
     }
     return lakeconf.init({"stores": {name: backends}}).get_store(name)
 

@@ -212,6 +212,26 @@ def test_an_encrypted_lake_gets_no_later_files(tmp_path: Path, request: pytest.F
     store.restore_lake(backup)
 
 
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_later_rows_come_back_to_a_table_without_files(
+    tmp_path: Path, request: pytest.FixtureRequest, *, is_lost: bool
+) -> None:
+    store = new_store(request, tmp_path, "prod", "sqlite", "local")
+    with store.open() as lake:
+        lake.create_table("t", {"id": "BIGINT"})
+    backup = store.back_up(str(tmp_path / "backups"))
+    assert backup.files == 0
+    with store.open() as lake:
+        lake.table("t").append([{"id": 1}])
+        lake.create_table("later", {"id": "BIGINT"}).append([{"id": 2}])
+    if is_lost:
+        remove_catalog(tmp_path / "prod")
+    for _ in range(2):
+        store.restore_lake(backup.path, adopt_later=True)
+        with store.open() as lake:
+            assert (rows(lake, "FROM t"), lake.tables()) == ([(1,)], ["main.t"])
+
+
 CATALOG_CHANGES = {
     "deletes": ["DELETE FROM t WHERE id = 100", "INSERT INTO t VALUES (300, 'c')"],
     "updates": ["UPDATE t SET name = 'c' WHERE id = 1000"],

@@ -6,7 +6,7 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from local_stores import new_store
+from local_stores import new_store, place_of
 from strength import in_prove
 from whole_lakes import everything, fill
 
@@ -443,3 +443,21 @@ def test_text_that_catalogs_store_in_other_ways(tmp_path: Path, request: pytest.
         stores[0].move_to(again)
     with pytest.raises(CatalogLostError, match="a lake is being moved to it"):
         again.open()
+
+
+@pytest.mark.slow
+def test_lake_that_moved_to_azure_and_back_is_read_on_spark(
+    ends: tuple[Store, Store], tmp_path: Path, request: pytest.FixtureRequest, classic_session: Any
+) -> None:
+    source, target = ends
+    container = made(request, tmp_path, "cloud", ("sqlite", "azure"))
+    source.move_to(container)
+    container.move_to(target)
+    assert ids(source) == ids(container) == ids(target)
+    place = place_of(container, tmp_path)
+    with pytest.raises(CatalogError, match="there is no backup"):
+        container.plan_restore_lake(f"{place}/none")
+    container.plan_restore_lake(container.back_up(place).path)
+    with target.open(classic_session) as lake:
+        read = sorted(row["id"] for row in lake.table("t").to_arrow().to_pylist())
+    assert [(number,) for number in read] == ids(source)

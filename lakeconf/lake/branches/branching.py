@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from lakeconf.catalog.inherited import BranchRecord, branch_record, inherited_view
+from lakeconf.catalog.inherited import BranchRecord, branch_record, inherit_sql
 from lakeconf.catalog.queries.sql_references import find_references
 from lakeconf.catalog.queries.stored_queries import StoredQueries
 from lakeconf.catalog.reader import CatalogReader
@@ -213,10 +213,8 @@ def _statements(alias: str, other: CatalogReader, record: BranchRecord) -> Itera
         yield f"CREATE SCHEMA IF NOT EXISTS {qualified(alias, schema)}"
     for info in tables(other, version):
         if folded(info.schema_name) != INTERNAL_SCHEMA:
-            sql = inherited_view(info.schema_name, info.name, version)
-            check_placeholders(sql, f"the name of {info.full_name}")
             _check_alias(alias, info)
-            yield _view(alias, (info.schema_name, info.name), sql)
+            yield inherit_sql(alias, (info.schema_name, info.name), info, version)
     yield _view(alias, (INTERNAL_SCHEMA, BRANCH_RECORD), record.view())
 
 

@@ -481,6 +481,29 @@ def test_no_secret_of_the_lake_is_in_its_branch(tmp_path: Path, request: pytest.
     assert prod.branches() == []
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("storage", ["s3", "azure"])
+def test_a_branch_in_a_bucket_is_written_and_dropped(
+    storage: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    prod, branch = lake_and_branch(request, tmp_path, "sqlite", storage)
+    assert branch.storage_backend is not None
+    fill(prod, SHORT)
+    branch.create_branch()
+    with branch.open() as lake:
+        lake.table("raw.e").delete("id < 50")
+        lake.maintenance.compact()
+        expire_all(lake)
+        assert (lake.table("raw.e").count(), lake.table("raw.f").count()) == (50, 10)
+    branch.drop_branch()
+    with pytest.raises(BranchError, match="is no branch: nothing was dropped"):
+        branch.drop_branch()
+    with branch.replace(branch_of=None).open() as lake:
+        assert rows(lake, f"SELECT file FROM glob('{branch.storage_backend.location}**.parquet')") == []
+    with prod.open() as lake:
+        assert (lake.table("raw.e").count(), prod.branches()) == (60, [])
+
+
 def test_encrypted_lakes_have_branches(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     prod, branch = lake_and_branch(request, tmp_path)
     prod = prod.replace(attach_options={"encrypted": True})
