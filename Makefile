@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export UV_HTTP_TIMEOUT ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-rest test-changed prove test-latest test-upstream test-spark test-oldest test-lowest test-python check dist bench mutate docs lock clean
+.PHONY: help setup demo test test-all test-rest test-changed prove test-latest test-upstream test-spark test-oldest test-lowest test-python check dist bench bench-quick mutate docs lock clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -134,7 +134,10 @@ check: setup ## Check formatting, lint, types, workflows and the links of the do
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir build/checked-site
 
 bench: setup ## Run all benchmarks: ratios against other tools on the same data
-	@for file in $$(ls benchmarks/*.py | grep -Ev 'ratios|rivals'); do echo "$$file"; $(BIN)/python $$file || exit 1; done
+	@for file in $$(ls benchmarks/*.py | grep -Ev 'quick|ratios|rivals'); do echo "$$file"; $(BIN)/python $$file || exit 1; done
+
+bench-quick: setup ## Compare a few ratios with the recorded ones, in at most three minutes
+	@$(BIN)/python benchmarks/quick.py
 
 # All mutants take many hours: choose some, as in `make mutate MUTANTS="lakeconf.guard.*"`.
 MUTANTS ?=

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import resource
 import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+
+# How much larger than recorded a ratio may be.
+ALLOWED = 1.5
+Clock = Callable[[], float]  # the time in seconds
 
 
 @dataclass(frozen=True)
@@ -25,17 +30,61 @@ class Result:
     goal: float | None = None
 
 
-def medians(alternatives: Mapping[str, Callable[[], object]], repeats: int = 5) -> dict[str, float]:
-    """Median time of each alternative in seconds, after a warm-up, run in turns so that load affects them all."""
+def cpu_seconds() -> float:
+    """The CPU time of this process and of those that it has run: other programs change it little."""
+    used = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A ratio that every change must keep.
+
+    Attributes:
+        what: The measured operation.
+        recorded: The ratio of the least times, when it was recorded.
+        ours: Runs the operation with lakeconf.
+        rival: The rival.
+        theirs: Runs it with the rival.
+        repeats: How often both run.
+        clock: What is measured.
+    """
+
+    what: str
+    recorded: float
+    ours: Callable[[], object]
+    rival: str
+    theirs: Callable[[], object]
+    repeats: int
+    clock: Clock = cpu_seconds
+
+    def is_kept(self) -> bool:
+        """Prints the ratio; False if it is too large, and again when it is measured a second time."""
+        print(f"| {self.what} | {self.rival} | {self.recorded:.2f} |", end="", flush=True)
+        for remark in (" measured again:", " TOO SLOW"):
+            taken = times({"ours": self.ours, "theirs": self.theirs}, self.repeats, self.clock)
+            ratio = min(taken["ours"]) / min(taken["theirs"])
+            kept = ratio <= ALLOWED * self.recorded
+            print(f" {ratio:.2f}{'' if kept else remark}", end="", flush=True)
+            if kept:
+                break
+        print(f" | {min(taken['ours']) * 1000:.0f} ms |", flush=True)
+        return kept
+
+
+def times(
+    alternatives: Mapping[str, Callable[[], object]], repeats: int, clock: Clock = time.perf_counter
+) -> dict[str, list[float]]:
+    """The times of each alternative in seconds, after a warm-up, run in turns so that load affects them all."""
     for run in alternatives.values():
         run()
-    times: dict[str, list[float]] = {name: [] for name in alternatives}
+    taken: dict[str, list[float]] = {name: [] for name in alternatives}
     for _ in range(repeats):
         for name, run in alternatives.items():
-            started = time.perf_counter()
+            started = clock()
             run()
-            times[name].append(time.perf_counter() - started)
-    return {name: statistics.median(taken) for name, taken in times.items()}
+            taken[name].append(clock() - started)
+    return taken
 
 
 def compare(
@@ -48,7 +97,7 @@ def compare(
     repeats: int = 5,
 ) -> Result:
     """Compares our time with a rival's, and prints the row."""
-    taken = medians({"ours": ours, "theirs": theirs}, repeats)
+    taken = {name: statistics.median(each) for name, each in times({"ours": ours, "theirs": theirs}, repeats).items()}
     result = Result(what, taken["ours"] / taken["theirs"], rival, goal)
     print(row(result), flush=True)
     return result
