@@ -52,6 +52,12 @@ else:
 
 # More than the threads that usually read one catalog at the same time.
 _MOST_IDLE = 4
+# The SQL of every catalog.
+_VERSION = """
+    SELECT value AS version, (SELECT max(snapshot_id) FROM ducklake_snapshot) AS newest
+    FROM ducklake_metadata WHERE key = 'version' AND scope IS NULL
+"""
+_VERSION_TYPES = "version VARCHAR, newest BIGINT"
 
 
 @dataclass
@@ -133,10 +139,11 @@ class CatalogReader:
         metadata, data_path = self.metadata, self.data_path
         with self._cursors.taken() as taken:
             taken.set_up("TimeZone", self._time_zone_sql)
-            newest = self._begin(taken, metadata)
+            transaction = MetadataTransaction(taken.connection, self.alias, data_path, self._own_query)
+            newest = self._begin(taken, transaction, metadata)
             try:
                 self._check_text(taken.connection, newest)
-                yield MetadataTransaction(taken.connection, self.alias, data_path, self._own_query)
+                yield transaction
             finally:
                 with contextlib.suppress(LakeconfError):
                     taken.connection.execute("ROLLBACK")
@@ -298,7 +305,7 @@ class CatalogReader:
             values = transaction.rows("SELECT value FROM ducklake_metadata WHERE key = 'encrypted' AND scope IS NULL")
         return [str(value).lower() for (value,) in values] == ["true"]
 
-    def _begin(self, taken: Cursor, metadata: str) -> int | None:
+    def _begin(self, taken: Cursor, transaction: MetadataTransaction, metadata: str) -> int | None:
         """Begins a transaction, and returns the newest snapshot."""
         cursor = taken.connection
         try:
@@ -306,10 +313,7 @@ class CatalogReader:
             cursor.execute("BEGIN")
             if self._settings[0] in OWN_QUERIES:  # anyone may have changed the file since it was attached
                 self._check_tables(cursor)
-            rows = cursor.rows(
-                "SELECT value, (SELECT max(snapshot_id) FROM ducklake_snapshot) FROM ducklake_metadata "
-                "WHERE key = 'version' AND scope IS NULL"
-            )
+            rows = cursor.rows(transaction.own_sql(_VERSION, _VERSION_TYPES))
         except QueryError as error:
             raise CatalogError(
                 f"{metadata} does not contain the metadata of a DuckLake: {error.message}", hint="check metadata_schema"

@@ -109,12 +109,12 @@ class Connection:
         with self.errors():
             return self.native.execute(sql, parameters)
 
-    def run_over(self, name: str, relation: duckdb.DuckDBPyRelation, sql: str) -> None:
-        """Runs SQL that names a relation of this connection; the caller translates errors."""
+    def run_over(self, name: str, relation: duckdb.DuckDBPyRelation, sql: str) -> list[tuple[Any, ...]]:
+        """Runs SQL that names a relation of this connection, and returns its rows; the caller translates errors."""
         # Not `relation.query`, which Ctrl-C does not interrupt.
         self.native.register(name, relation)
         try:
-            self.native.execute(sql)
+            return self.native.execute(sql).fetchall()
         finally:
             # DuckDB makes a view for it, which it does not remove.
             with contextlib.suppress(LakeconfError):

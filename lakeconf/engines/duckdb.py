@@ -7,7 +7,6 @@ import importlib.util
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from typing import Any
 
 import duckdb
@@ -93,22 +92,22 @@ class DuckDBEngine:
     def stage(self, adopted: duckdb.DuckDBPyRelation, request: StagingRequest) -> Staged:
         staged = self.stage_rows(adopted, request)
         required = [column.name for column in request.table.columns if not column.nullable]
-        counts = "".join(f", count(*) FILTER ({identifier(name)} IS NULL)" for name in required)
-        ((count, *nulls),) = self._writer.rows(f"SELECT count(*){counts} {staged.source}")
+        counts = ", ".join(f"count(*) FILTER ({identifier(name)} IS NULL)" for name in required)
+        (nulls,) = self._writer.rows(f"SELECT {counts} {staged.source}") if required else [()]
         if any(nulls):
             self.release(staged)
             name = next(name for name, null_count in zip(required, nulls, strict=True) if null_count)
             # DuckDB detects this too, but only after it has written a file, which it does not remove.
             raise not_null_violation(name, request.table.full_name)
-        return replace(staged, row_count=count)
+        return staged
 
     def stage_rows(self, adopted: duckdb.DuckDBPyRelation, request: StagingRequest) -> Staged:
         staged = f"memory.main.{identifier(f'lakeconf_{request.token}')}"
         with self._connection.errors(), self._connection.errors_with_places():
             # Only the relation's own connection can run it. The connection that commits reads the table.
             creation = f"CREATE TABLE {staged} AS SELECT {_casts(adopted, request.types)} FROM {_ROWS}"
-            self._connection.run_over(_ROWS, adopted, creation)
-        return Staged(f"FROM {staged}", discard=(f"DROP TABLE IF EXISTS {staged}",))
+            ((count,),) = self._connection.run_over(_ROWS, adopted, creation)
+        return Staged(f"FROM {staged}", discard=(f"DROP TABLE IF EXISTS {staged}",), row_count=count)
 
     def staged_rows(self, staged: Staged, columns: Sequence[str]) -> duckdb.DuckDBPyRelation:
         return self._connection.relation(f"SELECT {', '.join(map(identifier, columns))} FROM ({staged.source})")

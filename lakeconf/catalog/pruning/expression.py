@@ -16,6 +16,7 @@ from lakeconf.catalog.column_types import sql_type
 from lakeconf.catalog.pruning.predicates import Expression, parse_timestamp
 from lakeconf.catalog.queries.sql_references import nodes
 from lakeconf.catalog.tables import Column
+from lakeconf.connection.connection import closed_connection
 from lakeconf.connection.sql_text import parse_tree, tokens
 from lakeconf.errors import PredicateError, suggestion
 from lakeconf.sql import folded, identifier, literal
@@ -119,7 +120,7 @@ def conjuncts(connection: duckdb.DuckDBPyConnection, text: str) -> list[str]:
     """Splits a condition into conditions that must all be true, as DuckDB's parser understands it."""
     parsed = _parsed(text)
     where = parsed["statements"][0]["node"]["where_clause"]
-    _check_parts(connection, where)
+    _check_parts(where)
     is_and = where["type"] == "CONJUNCTION_AND"
     parts = _unambiguous(where["children"] if is_and else [where])
     texts = [_text(connection, parsed, part) for part in parts]
@@ -240,7 +241,7 @@ def _empty_parts() -> dict[str, Any]:
     return {key: value for key, value in node.items() if key not in ("select_list", "where_clause")}
 
 
-def _check_parts(connection: duckdb.DuckDBPyConnection, where: Any) -> None:
+def _check_parts(where: Any) -> None:
     functions = set()
     for node in _nodes(where):
         if node["class"] not in _PARTS:
@@ -249,14 +250,7 @@ def _check_parts(connection: duckdb.DuckDBPyConnection, where: Any) -> None:
             name = str(node["function_name"]).lower()
             is_named = node["catalog"] or (node["schema"] and name not in _WITH_SCHEMA)
             functions.add((name, bool(is_named)))
-    described = dict(
-        connection.execute(
-            "SELECT function_name, CASE WHEN bool_and(function_type = 'macro') THEN 'macro' "
-            "WHEN bool_and(function_type = 'scalar' AND stability = 'CONSISTENT') THEN '' END "
-            "FROM duckdb_functions() WHERE database_name = 'system' AND list_contains(?, function_name) GROUP BY ALL",
-            [[name for name, _ in functions]],
-        ).fetchall()
-    )
+    described = _functions()
     for name, is_named in sorted(functions):
         if is_named or name not in described:
             raise PredicateError(f"a `where` does not support the function {name!r}: it is not built in", hint=_ALLOWED)
@@ -264,6 +258,19 @@ def _check_parts(connection: duckdb.DuckDBPyConnection, where: Any) -> None:
             raise PredicateError(f"a `where` does not support the function {name!r}: it is a macro", hint=_ALLOWED)
         if name in _NOT_OF_ROW or described[name] is None:
             raise unsuitable(f"the function {name!r}")
+
+
+@functools.cache
+def _functions() -> dict[str, str | None]:
+    """DuckDB's own functions: `macro` for macros, and None if the value is not a function of the arguments."""
+    with closed_connection() as connection:
+        return dict(
+            connection.execute(
+                "SELECT function_name, CASE WHEN bool_and(function_type = 'macro') THEN 'macro' "
+                "WHEN bool_and(function_type = 'scalar' AND stability = 'CONSISTENT') THEN '' END "
+                "FROM duckdb_functions() WHERE database_name = 'system' GROUP BY ALL"
+            ).fetchall()
+        )
 
 
 def _columns(where: Any, by_name: Mapping[str, Column]) -> tuple[Column, ...]:
