@@ -123,7 +123,9 @@ def moment_of(time: object) -> datetime:
 
 def require(transaction: MetadataTransaction, version: int) -> None:
     """Checks that the version exists."""
-    if transaction.rows("SELECT 1 FROM ducklake_snapshot WHERE snapshot_id = ?", [version]):
+    # SQLite finds it by its index, and DuckDB would read all snapshots.
+    query = "SELECT snapshot_id FROM ducklake_snapshot WHERE snapshot_id = $1"
+    if transaction.own_rows(query, "snapshot_id BIGINT", [version]):
         return
     ((newest,),) = transaction.rows("SELECT max(snapshot_id) FROM ducklake_snapshot")
     expired = newest is not None and 0 <= version < newest
