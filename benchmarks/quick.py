@@ -67,7 +67,7 @@ def on_duckdb(folder: Path) -> Iterator[Line]:
                 con.execute(each)
 
         append = partial(tables["few"].append, frames["ten"])
-        yield Line("append of 10 rows", 2.6, append, "INSERT", partial(run, "INSERT INTO few FROM ten"), 41)
+        yield Line("append of 10 rows", 2.5, append, "INSERT", partial(run, "INSERT INTO few FROM ten"), 41)
         append = partial(tables["many"].append, frames["everything"])
         insert = partial(run, "INSERT INTO many FROM everything")
         yield Line("append of 200,000 rows", 1.9, append, "INSERT", insert, 9)
@@ -79,9 +79,9 @@ def on_duckdb(folder: Path) -> Iterator[Line]:
         def plain_delete() -> None:
             run(f"DELETE FROM deleted WHERE id % 100 = {next(others)}")
 
-        yield Line("delete of 1 % of 200,000 rows", 3.3, delete, "DELETE", plain_delete, 9)
+        yield Line("delete of 1 % of 200,000 rows", 2.2, delete, "DELETE", plain_delete, 9)
         merge = partial(tables["merged"].merge, frames["part"], on="id")
-        yield Line("merge of 1 % of 200,000 rows", 4.2, merge, "MERGE INTO", partial(run, MERGE), 9)
+        yield Line("merge of 1 % of 200,000 rows", 4, merge, "MERGE INTO", partial(run, MERGE), 9)
 
 
 def of_planning(folder: Path) -> Iterator[Line]:
