@@ -187,6 +187,26 @@ def test_load_and_save_take_the_name_of_a_table(spark: SparkSession, events_fold
         spark.read.format("lakeconf").option("config", config).load()
 
 
+@pytest.mark.slow
+def test_a_view_is_read_with_the_rows_that_duckdb_computes(spark: SparkSession, events_folder: Path) -> None:
+    with open_lake(events_folder) as lake:
+        lake.create_view(
+            "raw.typed", f"SELECT {', '.join(f'{sql}::{kind} AS {name}' for name, (kind, sql, _) in VALUES.items())}"
+        )
+        lake.create_view("raw.v", "SELECT id, upper(kind) AS kind, id * 2 AS twice FROM raw.events")
+        version = lake.snapshot_id
+        lake.create_view("raw.v", "SELECT id FROM raw.events WHERE id > 99")
+    typed = source_of(spark, events_folder, "raw.typed").load().toArrow().to_pylist()
+    assert typed == [{name: value for name, (*_, value) in VALUES.items()}]
+    assert source_of(spark, events_folder, "raw.v").load().collect() == []
+    older = source_of(spark, events_folder, "raw.v", version=version, columns="kind,id", where="twice > 5").load()
+    assert (older.columns, older.collect(), older.count()) == (["kind", "id"], [("BUY", 3)], 1)
+    with pytest.raises(PySparkException, match="UnsupportedError"):
+        older.select("id").write.format("lakeconf").options(config=events_folder / "lakeconf.toml").mode("append").save(
+            "raw.v"
+        )
+
+
 COLUMNS = {"id": "BIGINT", "kind": "VARCHAR"}
 
 

@@ -22,8 +22,9 @@ from lakeconf.commit.scope import Scope, TableSource
 from lakeconf.commit.session import Session
 from lakeconf.config.config import init
 from lakeconf.engines.schema_check import selected
-from lakeconf.engines.spark.read.native_scan import exact_rows, refuse_columns
+from lakeconf.engines.spark.read.native_scan import computed_rows, exact_rows, refuse_columns
 from lakeconf.engines.spark.read.parts import FilePart, Part, RowPart, divided, stream_of
+from lakeconf.engines.views import view_info, view_rows
 from lakeconf.errors import LakeconfError, UnsupportedError, suggestion
 from lakeconf.lake.opening import open_session
 from lakeconf.store import Store, for_reading
@@ -142,6 +143,11 @@ class Opened:
         """Where the rows of the table are: a branch reads what it has not written from the other lake."""
         return Scope(self.session, at=snapshot_id).source(self.options.table)
 
+    def view(self, snapshot_id: int) -> TableInfo | None:
+        """The view of this name at a snapshot, or None: what a branch has not written is no view for its users."""
+        is_own = self.source(snapshot_id).session is self.session
+        return view_info(self.session.reader, self.options.table, snapshot_id) if is_own else None
+
 
 def store_of(options: Options, task: str) -> Store:
     """The store of a read or a write, whose files executors must reach."""
@@ -169,7 +175,7 @@ def resolve(options: Options) -> tuple[tuple[Column, ...], int]:
     """The columns of a read, and its snapshot, which does not change any more."""
     with opened(options) as lake:
         snapshot_id = lake.snapshot()
-        columns = selected(lake.table(snapshot_id), options.names)
+        columns = selected(lake.view(snapshot_id) or lake.table(snapshot_id), options.names)
         refuse_columns(columns)
         return columns, snapshot_id
 
@@ -177,6 +183,9 @@ def resolve(options: Options) -> tuple[tuple[Column, ...], int]:
 def plan(options: Options, snapshot_id: int) -> list[Part]:
     """Plans a read."""
     with opened(options) as lake:
+        view = lake.view(snapshot_id)
+        if view is not None:
+            return _computed_parts(lake, view, snapshot_id)
         table = lake.table(snapshot_id)
         predicate = None if options.where is None else predicate_of(options.where, table.columns)
         columns = selected(table, options.names)
@@ -188,6 +197,16 @@ def plan(options: Options, snapshot_id: int) -> list[Part]:
             source.session.reader, source.table, source.snapshot_id, names, predicate
         )
         return parts_of(lake.access(source), scan_plan, inlined, columns)
+
+
+def _computed_parts(lake: Opened, view: TableInfo, snapshot_id: int) -> list[Part]:
+    """The rows of a view, which DuckDB computes while Spark plans the read."""
+    options, reader = lake.options, lake.session.reader
+    predicate = None if options.where is None else predicate_of(options.where, view.columns)
+    names = [column.name for column in selected(view, options.names)]
+    columns, query = view_rows(reader, view, snapshot_id, names, predicate)
+    rows = computed_rows(reader.connection, columns, query)
+    return [RowPart(stream_of(rows))] if rows.num_rows else []
 
 
 def parts_of(access: Access, scan_plan: ScanPlan, inlined: pa.Table, columns: Sequence[Column]) -> list[Part]:

@@ -1,18 +1,16 @@
-"""Views of a lake that Spark's SQL names: DuckDB computes their rows, because their SQL is DuckDB's."""
+"""Views of a lake that Spark reads by name: DuckDB computes their rows, because their SQL is DuckDB's."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from lakeconf.catalog.column_types import columns_of
-from lakeconf.catalog.pruning.predicates import to_duckdb_sql
-from lakeconf.catalog.pruning.pushed import pushed_predicate
+from lakeconf.catalog.pruning.predicates import Predicate, to_duckdb_sql
 from lakeconf.catalog.queries.stored_queries import prepare_query, view_names
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.tables import NO_ID, Column, TableInfo, split_name
 from lakeconf.engines.schema_check import as_list_type, check_distinct
-from lakeconf.errors import QueryError, TableNotFoundError, UnsafeQueryError
+from lakeconf.errors import QueryError, UnsafeQueryError
 from lakeconf.sql import folded, identifier, qualified
 
 
@@ -39,20 +37,16 @@ def view_info(reader: CatalogReader, name: str, version: int) -> TableInfo | Non
 
 
 def view_rows(
-    reader: CatalogReader, name: str, version: int, columns: Sequence[str], conditions: Sequence[Any]
+    reader: CatalogReader, view: TableInfo, version: int, columns: Sequence[str], predicate: Predicate | None
 ) -> tuple[Sequence[Column], str]:
-    """Columns of a view, and the query for their rows at a snapshot, without rows that conditions certainly exclude."""
-    view = view_info(reader, name, version)
-    if view is None:
-        raise TableNotFoundError(f"no view {name!r} at version {version}")
-    returned = tuple(column for column in view.columns if column.name in columns)
+    """Columns of a view, and the query for their rows at a snapshot that satisfy a predicate."""
+    returned = tuple(column for name in columns for column in view.columns if column.name == name)
     # A text keeps its collation in a view: comparisons of Spark have none.
     values = (
         f"{identifier(column.name)}{' COLLATE C' if column.type == 'varchar' else ''} AS {identifier(column.name)}"
         for column in view.columns
     )
     source = f"SELECT {', '.join(values)} FROM {qualified(reader.alias, view.schema_name, view.name)}"
-    predicate = pushed_predicate(conditions, view.columns)
     where = "" if predicate is None else f" WHERE {to_duckdb_sql(predicate)}"
     if not returned:  # Spark counts the rows
         return columns_of({"row": "INTEGER"}), _prepared(reader, f"SELECT 1 AS row FROM ({source}){where}", version)

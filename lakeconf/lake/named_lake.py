@@ -158,8 +158,11 @@ class NamedLake:
             rows = self._part_rows(values["table"], version, values["part"])
             return self._session.engine.adopt(rows.select(columns or rows.column_names[:1]))
         if values["view"]:
-            query = view_rows(self._session.reader, values["table"], version, columns, values["where"])
-            return self._engine.computed(*query)
+            view = view_info(self._session.reader, values["table"], version)
+            if view is None:
+                raise TableNotFoundError(f"no view {values['table']!r} at version {version}")
+            where = pushed_predicate(values["where"], view.columns)
+            return self._engine.computed(*view_rows(self._session.reader, view, version, columns, where))
         return self._pruned(self._source(values["table"], version), values, columns)
 
     def _pruned(self, source: TableSource, values: Values, columns: Sequence[str] | None) -> Any:
@@ -261,6 +264,11 @@ class NamedLake:
         named_writes.create(self._scope({"version": version}), values, frame, self._engine)
         return {}
 
+    def create_like(self, values: Values, _: Any) -> Values:
+        """CREATE TABLE … LIKE a table of the lake."""
+        named_writes.create_like(self._scope(values), values)
+        return {}
+
     def create_schema(self, values: Values, _: Any) -> Values:
         """CREATE NAMESPACE."""
         named_writes.create_schema(self._scope({}), values)
@@ -330,6 +338,7 @@ METHODS: Mapping[str, Callable[[NamedLake, Values, Any], Any]] = {
     "change": NamedLake.change,
     "check_definition": NamedLake.check_definition,
     "create": NamedLake.create,
+    "create_like": NamedLake.create_like,
     "create_schema": NamedLake.create_schema,
     "alter": NamedLake.alter,
     "drop": NamedLake.drop,

@@ -14,6 +14,7 @@ from lakeconf.catalog.pruning.pushed import exact_predicate
 from lakeconf.catalog.tables import TableInfo, joined_name, load_table
 from lakeconf.errors import LakeconfError, SchemaError, TableNotFoundError, UnsupportedError
 from lakeconf.lake.branches.first_write import own_table
+from lakeconf.lake.restore import create_declared, declared_at
 from lakeconf.sql import identifier, literal
 from lakeconf.write.context import Operation, write
 from lakeconf.write.ddl import Definition
@@ -128,6 +129,8 @@ def _check_properties(described: Values) -> None:
         raise UnsupportedError(f"a lake has no tables USING {provider}", hint="omit USING: files are Parquet")
     if "location" in properties:
         raise UnsupportedError("the tables of a lake have no LOCATION", hint="omit it: the store has a data path")
+    if any(name.startswith("hive.") for name in properties):
+        raise UnsupportedError("the tables of a lake are not STORED AS something", hint="omit it: files are Parquet")
     if properties:
         raise UnsupportedError(
             f"the tables of a lake have no property or option {min(properties)!r}",
@@ -166,6 +169,22 @@ def create(scope: Scope, values: Values, frame: Any, engine: NamedReads) -> None
         write(transaction, name, define.SetDefaults(defaults))
         if frame is not None:
             write(transaction, name, AppendRows(frame))
+
+
+def create_like(scope: Scope, values: Values) -> None:
+    """CREATE TABLE … LIKE a table of the lake, without its rows."""
+    _check_properties(values["properties"])
+    reader, name = scope.session.reader, joined_name(values["schema"], values["name"])
+    session, table, snapshot_id = scope.source(values["table"])
+    source = load_table(session.reader, table, snapshot_id)
+    declared = declared_at(session.reader, source, snapshot_id)
+    if declared.computed:
+        raise UnsupportedError(
+            f"of {source.full_name}, an expression cannot be declared again: {', '.join(declared.computed)}",
+            hint="write the columns: CREATE TABLE … (…)",
+        )
+    with scope.transacting(f"create table {name}", None, None) as transaction:
+        create_declared(transaction, name, declared, exists=False)
 
 
 def _default_texts(scope: Scope, described: Sequence[Sequence[Any]], types: Mapping[str, str]) -> dict[str, str | None]:

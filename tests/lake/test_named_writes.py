@@ -9,11 +9,12 @@ import duckdb
 import pytest
 from jvm_calls import planned_files
 from lake_parts import catalog_of
-from local_stores import config_of, rows
+from local_stores import config_of, rows, store_of
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 import lakeconf
+from lakeconf.catalog.table_options import TableOptions, table_options
 from lakeconf.catalog.tables import load_table
 
 if TYPE_CHECKING:
@@ -216,6 +217,47 @@ def test_partition_keys_have_any_name(sql: SparkSession, lake: Lake, store: Stor
     assert [row.partition for row in sql.sql("SHOW PARTITIONS t").collect()] == ["a.b=3"]
 
 
+def test_a_table_is_created_like_another(sql: SparkSession, lake: Lake, store: Store, tmp_path: Path) -> None:
+    columns = {"id": "UUID NOT NULL", "n": "HUGEINT", "day": "DATE", "s": "STRUCT(a UTINYINT, b TIME)"}
+    table = lake.create_table(
+        "raw.t",
+        columns,
+        partitioned_by=["bucket(4, n)", "year(day)"],
+        sorted_by=["n DESC"],
+        comment="some table",
+        column_comments={"n": "a number"},
+    )
+    with store.connect() as connection:
+        connection.execute("ALTER TABLE raw.t ALTER n SET DEFAULT 7")
+        connection.execute("INSERT INTO raw.t VALUES (uuid(), 1, NULL, NULL)")
+    lake.refresh()
+    before = len(lake.snapshots())
+    sql.sql("CREATE TABLE raw.u LIKE raw.t")
+    sql.sql("CREATE TABLE IF NOT EXISTS raw.u LIKE raw.t")
+    lake.refresh()
+    assert len(lake.snapshots()) == before + 1
+    reader, like = catalog_of(lake), lake.table("raw.u")
+    assert (like.schema, like.comment, like.column_comments) == (table.schema, "some table", {"n": "a number"})
+    infos = [load_table(reader, name, lake.snapshot_id) for name in ("raw.t", "raw.u")]
+    assert infos[0].partition_fields == infos[1].partition_fields
+    assert [table_options(reader, info, lake.snapshot_id) for info in infos] == [
+        TableOptions(("n DESC NULLS LAST",), {"n": "7"}, ()) for _ in infos
+    ]
+    assert [[column.nullable for column in info.columns] for info in infos] == [[False, True, True, True]] * 2
+    assert rows(lake, "SELECT count(*) FROM raw.u") == [(0,)]
+    lake.create_view("raw.v", "SELECT uuid() AS id, DATE '2026-01-02' AS day")
+    other = store_of(tmp_path / "other").replace(alias="other")
+    with other.open() as second:
+        second.create_table("t", {"id": "BIGINT NOT NULL", "day": "DATE"}, partitioned_by=["day"], comment="second")
+    other.attach(sql, use=False)
+    for source, types in {"raw.v": ["VARCHAR", "DATE"], "other.t": ["BIGINT", "DATE"]}.items():
+        sql.sql(f"CREATE TABLE raw.w LIKE {source} USING lakeconf")
+        lake.refresh()
+        assert list(lake.table("raw.w").schema.values()) == types
+        assert lake.table("raw.w").comment == ("second" if source == "other.t" else None)
+        sql.sql("DROP TABLE raw.w")
+
+
 def test_a_schema_is_created_once(sql: SparkSession, lake: Lake) -> None:
     before = len(lake.snapshots())
     for _ in range(2):
@@ -227,6 +269,11 @@ def test_a_schema_is_created_once(sql: SparkSession, lake: Lake) -> None:
 
 
 REFUSED = {
+    "CREATE TABLE u LIKE nothing": "",
+    "CREATE TABLE t LIKE t": "already exists",
+    "CREATE TABLE u LIKE t USING iceberg": "no tables USING iceberg",
+    "CREATE TABLE u LIKE t TBLPROPERTIES ('x' = 'y')": "no property or option 'x'",
+    "CREATE TABLE u LIKE t LOCATION '/tmp/u'": "no LOCATION",
     "MERGE WITH SCHEMA EVOLUTION INTO t USING (SELECT *, 2 AS more FROM t) s ON t.id = s.id WHEN MATCHED THEN "
     "UPDATE SET *": "cannot add the column more",
     "ANALYZE TABLES IN dev.main COMPUTE STATISTICS": "no ANALYZE TABLES",

@@ -134,8 +134,15 @@ def _refuse(columns: Sequence[Column], kind: str, what: str, hint: str) -> None:
 
 def computed(spark: SparkSession, connection: Connection, columns: Sequence[Column], query: str) -> DataFrame:
     """The rows of a query of DuckDB, which pass through the memory of this process."""
+    rows = computed_rows(connection, columns, query)
+    private = private_session(spark)
+    with active_session_kept(spark), _refused("a computed row"):
+        return rebind(private.createDataFrame(rows if rows.num_rows else [], spark_schema(columns)), spark)
+
+
+def computed_rows(connection: Connection, columns: Sequence[Column], query: str) -> pa.Table:
+    """The rows of a query of DuckDB with the types that Spark accepts."""
     refuse_columns(columns)
-    schema = spark_schema(columns)
     values = (f"{exact_cast(identifier(column.name), column)} AS {identifier(column.name)}" for column in columns)
     batches, size = [], 0
     for batch in connection.batches(f"SELECT {', '.join(values)} FROM ({query})", _BATCH_ROWS):
@@ -146,10 +153,7 @@ def computed(spark: SparkSession, connection: Connection, columns: Sequence[Colu
                 f"DuckDB computes more than {MOST_COMPUTED_BYTES / 2**20:,.0f} MiB for Spark",
                 hint="select fewer columns and rows, or write the rows to a table with DuckDB and read that",
             )
-    private = private_session(spark)
-    with active_session_kept(spark), _refused("a computed row"):
-        table = pa.Table.from_batches(batches) if batches else []
-        return rebind(private.createDataFrame(table, schema), spark)
+    return pa.Table.from_batches(batches) if batches else pa.table({})
 
 
 @contextlib.contextmanager

@@ -11,11 +11,13 @@ import java.util.Set;
 import java.util.TreeSet;
 import org.apache.spark.sql.catalyst.analysis.AnalysisContext;
 import org.apache.spark.sql.catalyst.analysis.NamespaceAlreadyExistsException;
+import org.apache.spark.sql.catalyst.analysis.NoSuchFunctionException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.classic.Dataset;
+import org.apache.spark.sql.connector.catalog.functions.UnboundFunction;
 import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
 import org.apache.spark.sql.connector.expressions.Expression;
 import org.apache.spark.sql.connector.expressions.Literal;
@@ -29,7 +31,7 @@ import org.apache.spark.unsafe.Platform;
 import scala.collection.Iterator;
 
 // The tables of a lake by name. Python answers; see `LakeServer`.
-public class LakeCatalog implements StagingTableCatalog, SupportsNamespaces, ProcedureCatalog {
+public class LakeCatalog implements StagingTableCatalog, SupportsNamespaces, ProcedureCatalog, FunctionCatalog {
     private String name;
     private SparkSession session;
 
@@ -38,6 +40,7 @@ public class LakeCatalog implements StagingTableCatalog, SupportsNamespaces, Pro
         this.session = SparkSession.active();
         LakeReads.install(session);
         LakeFunction.install(session);
+        LakeParser.install(session, session.sessionState().sqlParser());
     }
 
     public UnboundProcedure loadProcedure(Identifier ident) {
@@ -52,6 +55,16 @@ public class LakeCatalog implements StagingTableCatalog, SupportsNamespaces, Pro
         Identifier[] all = new Identifier[names.length];
         for (int at = 0; at < all.length; at++) all[at] = new IdentifierImpl(namespace, (String) names[at]);
         return all;
+    }
+
+    // A lake has no functions of its own: Spark looks for them in the current catalog.
+    public Identifier[] listFunctions(String[] namespace) {
+        loadNamespaceMetadata(namespace);
+        return new Identifier[0];
+    }
+    public UnboundFunction loadFunction(Identifier ident) {
+        Platform.throwException(new NoSuchFunctionException(ident));
+        return null;
     }
 
     // A frame, at the snapshot that this analysis reads.
@@ -162,6 +175,21 @@ public class LakeCatalog implements StagingTableCatalog, SupportsNamespaces, Pro
         return staged(ident, schema, partitions, properties, "create or replace");
     }
 
+    void createLike(Identifier ident, Table source, HashMap properties) {
+        LakeTable table = source instanceof LakeTable ? (LakeTable) source : null;
+        if (table == null || !table.server.equals(server()) || table.isView || table.part != null) {
+            Object comment = source.properties().get("comment");
+            if (comment != null) properties.put("comment", comment);
+            staged(ident, source.schema(), source.partitioning(), properties, "create").commitStagedChanges();
+            return;
+        }
+        HashMap values = named(ident);
+        values.put("properties", properties);
+        values.put("table", table.table);
+        values.put("version", Long.valueOf(table.version));
+        ask("create_like", values);
+    }
+
     private StagedTable staged(Identifier ident, StructType schema, Transform[] partitions, Map properties, String how) {
         HashMap values = named(ident);
         values.put("how", how);
@@ -172,7 +200,8 @@ public class LakeCatalog implements StagingTableCatalog, SupportsNamespaces, Pro
             Expression[] arguments = partitions[at].arguments();
             boolean counted = arguments.length > 1 && arguments[0] instanceof Literal;
             if (references.length != 1 || references[0].fieldNames().length != 1) {
-                throw LakeServer.raised("UnsupportedError: the partition key " + partitions[at] + " is not one column");
+                throw LakeServer.raised("UnsupportedError: the partition key " + partitions[at] + " is not one column"
+                    + "\n  hint: use columns, years, months, days, hours or bucket(n, column)");
             }
             keys.add(Arrays.asList(new Object[] {partitions[at].name(), references[0].fieldNames()[0],
                 counted ? ((Literal) arguments[0]).value() : null}));
@@ -275,6 +304,11 @@ public class LakeCatalog implements StagingTableCatalog, SupportsNamespaces, Pro
     private static String column(List path) {
         if (path.size() == 1) return (String) path.get(0);
         throw LakeServer.raised("UnsupportedError: a nested field of a lake has no default\n  hint: omit DEFAULT");
+    }
+
+    public boolean purgeTable(Identifier ident) {
+        throw LakeServer.raised("UnsupportedError: a lake has no PURGE\n  hint: DROP TABLE; its files go when its snapshots "
+            + "have expired: CALL " + name + ".system.expire_snapshots(…) and CALL " + name + ".system.cleanup(…)");
     }
 
     public boolean dropTable(Identifier ident) {

@@ -5,6 +5,7 @@ import java.util.HashMap;
 import java.util.List;
 import org.apache.spark.sql.catalyst.analysis.ResolvedIdentifier;
 import org.apache.spark.sql.catalyst.analysis.ResolvedNamespace;
+import org.apache.spark.sql.catalyst.analysis.ResolvedTable;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.CaseWhen;
@@ -36,6 +37,7 @@ import org.apache.spark.sql.catalyst.plans.logical.MergeAction;
 import org.apache.spark.sql.catalyst.plans.logical.MergeIntoTable;
 import org.apache.spark.sql.catalyst.plans.logical.OverwritePartitionsDynamic;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.plans.logical.RecoverPartitions;
 import org.apache.spark.sql.catalyst.plans.logical.UpdateAction;
 import org.apache.spark.sql.catalyst.plans.logical.UpdateTable;
 import org.apache.spark.sql.catalyst.plans.logical.WithCTE;
@@ -89,7 +91,7 @@ abstract class LakeChanges extends V2CommandExec {
         spark.sql("REFRESH TABLE " + name + '.' + quoted(ident.name()));
     }
 
-    private static String quoted(String name) { return '`' + name.replace("`", "``") + '`'; }
+    static String quoted(String name) { return '`' + name.replace("`", "``") + '`'; }
 
     // What carries out a statement; null for another plan.
     static SparkPlan command(LogicalPlan plan, SparkSession spark) {
@@ -101,8 +103,10 @@ abstract class LakeChanges extends V2CommandExec {
             return new Overwriting(spark, relation((LogicalPlan) overwrite.productElement(0)),
                 (LakeWrite) overwrite.write().get(), overwrite.query());
         }
+        SparkPlan like = LakeLike.planned(plan, spark);
+        if (like != null) return like;
         refuseView(plan);
-        refuseStatistics(plan);
+        refuseOthers(plan);
         LogicalPlan table = null;
         if (plan instanceof DeleteFromTable) table = ((DeleteFromTable) plan).table();
         if (plan instanceof UpdateTable) table = ((UpdateTable) plan).table();
@@ -113,12 +117,15 @@ abstract class LakeChanges extends V2CommandExec {
         return new Changing(spark, relation, plan, (LakeTable) relation.table(), table.output());
     }
 
-    // Spark's planner has no plan for it.
-    private static void refuseStatistics(LogicalPlan plan) {
-        LogicalPlan namespace = plan instanceof AnalyzeTables ? ((AnalyzeTables) plan).child() : null;
-        if (namespace instanceof ResolvedNamespace && ((ResolvedNamespace) namespace).catalog() instanceof LakeCatalog) {
-            throw LakeServer.raised("UnsupportedError: a lake has no ANALYZE TABLES\n  hint: omit it: the catalog of a lake "
-                + "has statistics of each file");
+    // Of `spark.catalog`, and within other statements; see `LakeStatements`.
+    private static void refuseOthers(LogicalPlan plan) {
+        LogicalPlan child = plan instanceof AnalyzeTables ? ((AnalyzeTables) plan).child()
+            : plan instanceof RecoverPartitions ? ((RecoverPartitions) plan).child() : null;
+        Object catalog = child instanceof ResolvedNamespace ? ((ResolvedNamespace) child).catalog()
+            : child instanceof ResolvedTable ? ((ResolvedTable) child).catalog() : null;
+        if (catalog instanceof LakeCatalog) {
+            throw LakeServer.raised("UnsupportedError: a lake has no ANALYZE TABLES and no RECOVER PARTITIONS\n  hint: omit it: "
+                + "the catalog of a lake has the files of each table and their statistics");
         }
     }
 

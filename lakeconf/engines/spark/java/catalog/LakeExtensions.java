@@ -1,5 +1,6 @@
 package org.apache.spark.sql.connector.catalog;
 
+import org.apache.spark.sql.SparkSessionExtensions;
 import scala.runtime.AbstractFunction1;
 import scala.runtime.BoxedUnit;
 
@@ -8,6 +9,7 @@ import scala.runtime.BoxedUnit;
 public class LakeExtensions extends AbstractFunction1 {
     public Object apply(Object extensions) {
         LakeFunction.installForNewSessions();
+        ((SparkSessionExtensions) extensions).injectParser(new LakeParser.Injected());
         return BoxedUnit.UNIT;
     }
 }

@@ -42,6 +42,7 @@ import scala.collection.Iterator;
 
 // A table of a lake at a snapshot. Two of them are equal if all their rows are.
 public class LakeTable implements SupportsRead, SupportsWrite, TruncatableTable, SupportsPartitionManagement {
+    private static final List TRAVELLING = Arrays.asList(new Object[] {"versionasof", "timestampasof"});
     final String server, catalog, table;
     // The name of a table of facts about the table, such as `history`, or null.
     final String part;
@@ -136,13 +137,29 @@ public class LakeTable implements SupportsRead, SupportsWrite, TruncatableTable,
     public void createPartition(InternalRow partition, Map properties) { throw partitions(); }
     public void replacePartitionMetadata(InternalRow partition, Map properties) { throw partitions(); }
     public boolean dropPartition(InternalRow partition) { throw partitions(); }
+    public boolean renamePartition(InternalRow from, InternalRow to) { throw partitions(); }
     public boolean truncatePartition(InternalRow partition) { throw partitions(); }
 
-    public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) { return new Reading(this); }
+    public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
+        checkOptions(options, TRAVELLING, "read", "use versionAsOf or timestampAsOf, or table_changes in SQL");
+        return new Reading(this);
+    }
     public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
         checkChangeable();
+        checkOptions(info.options(), new ArrayList(), "write", "use writeTo(…).overwrite(condition), .overwritePartitions() or "
+            + ".createOrReplace()");
         LakeReads.install(SparkSession.active());
         return new LakeWrite(this);
+    }
+
+    // Other tables have options that change which rows are read or replaced.
+    private void checkOptions(CaseInsensitiveStringMap options, List known, String use, String hint) {
+        for (java.util.Iterator each = options.keySet().iterator(); each.hasNext();) {
+            String option = (String) each.next();
+            if (known.contains(option)) continue;
+            throw LakeServer.raised("UnsupportedError: a " + use + " of " + name() + " has no option '" + option
+                + "'\n  hint: omit it, or " + hint);
+        }
     }
 
     void checkChangeable() {
