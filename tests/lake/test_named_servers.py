@@ -12,6 +12,8 @@ from server_process import HOST
 from server_project import Project, make_project
 from shell import run_shell
 
+import lakeconf
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -68,6 +70,19 @@ def test_the_changes_of_a_table_are_the_first_statement_of_a_session(server: Nam
     server.by_connect(["CREATE TABLE prod.raw.changed AS SELECT 1 AS n"])
     first = "SELECT n, change_type FROM table_changes('prod.raw.changed', 0)"
     assert server.by_connect([first]) == [[[[1, "insert"]]]]
+
+
+def test_clients_read_views_and_call_procedures(server: NamedServer, project: Project) -> None:
+    """The first statement of a session can be one that Spark does not parse."""
+    server.by_connect(["CREATE TABLE prod.raw.viewed AS SELECT id FROM range(3)"])
+    with lakeconf.init(project.folder).get_store().open() as lake:
+        lake.create_view("raw.doubled", "SELECT id * 2 AS twice FROM raw.viewed WHERE id > 0")
+    first, *answers = server.by_connect(["OPTIMIZE prod.raw.viewed"], ["SELECT * FROM prod.raw.doubled ORDER BY 1"])
+    assert "CALL prod.system.compact('raw.viewed')" in first[0]
+    assert answers == [[[[2], [4]]]]
+    output = server.by_jdbc("SELECT sum(twice) FROM raw.doubled", "CALL prod.system.compact('raw.viewed')")
+    assert "6\n" in output
+    assert "true" in output
 
 
 SHOWN = (
