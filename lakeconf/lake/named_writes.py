@@ -174,7 +174,7 @@ def create(scope: Scope, values: Values, frame: Any, engine: NamedReads) -> None
 def create_like(scope: Scope, values: Values) -> None:
     """CREATE TABLE … LIKE a table of the lake, without its rows."""
     _check_properties(values["properties"])
-    reader, name = scope.session.reader, joined_name(values["schema"], values["name"])
+    name = joined_name(values["schema"], values["name"])
     session, table, snapshot_id = scope.source(values["table"])
     source = load_table(session.reader, table, snapshot_id)
     declared = declared_at(session.reader, source, snapshot_id)
