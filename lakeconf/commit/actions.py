@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lakeconf.catalog.column_types import all_types
 from lakeconf.catalog.tables import TableInfo
-from lakeconf.commit.conflicts import ReadDependency
+from lakeconf.commit.conflicts import ReadDependency, ReadView
 from lakeconf.commit.evolved_columns import EvolvedColumns
 from lakeconf.commit.journal import TABLE, CommitKey
 from lakeconf.commit.moved_values import MovedRows, RequiredValues
@@ -45,6 +45,7 @@ class Action:
     table: str  # the full name of the table
     # The table state that other writers must not have changed since the read snapshot; None for a plain append.
     depends_on: ReadDependency | None = None
+    drops_view: ReadView | None = None  # the view that it drops, unless the transaction itself has created it
     # The table for which rows were written; None if this transaction creates or changes the table.
     written_for: TableInfo | None = None
     key: CommitKey | None = None  # idempotency key; the action is skipped if it was already committed

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from lakeconf.catalog.changes import changed_tables, changes_between, merged_tables
 from lakeconf.catalog.snapshot import latest
-from lakeconf.catalog.tables import TableInfo, load_table, split_name
+from lakeconf.catalog.tables import TableInfo, full_name, joined_name, load_table, split_name
 from lakeconf.commit.journal import names_of, recorded_name
+from lakeconf.ducklake import visible_at
 from lakeconf.errors import CatalogLockedError, CommitConflictError, TableNotFoundError, UnsupportedError
 from lakeconf.sql import folded
 
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
     from lakeconf.catalog.reader import CatalogReader
 
 _OF_COLUMNS = ("altered_table", "dropped_table")
+_VIEWS = f"""
+    SELECT s.schema_name, v.view_name, v.view_id
+    FROM ducklake_view AS v JOIN ducklake_schema AS s ON s.schema_id = v.schema_id
+    WHERE {visible_at(row="v")} AND {visible_at(row="s")}
+"""
 
 
 @dataclass(frozen=True)
@@ -31,6 +37,14 @@ class ReadDependency:
     # Own snapshots of the lake that are conflicts, because another thread committed them after that read.
     unseen: frozenset[int] = frozenset()
     by_name: bool = False  # True if rows were read under a name of the table, which may have named another one
+
+
+@dataclass(frozen=True)
+class ReadView:
+    """A view that a change drops, as it was at the read snapshot."""
+
+    view: str  # the full name
+    view_id: int
 
 
 @dataclass
@@ -161,6 +175,24 @@ def _named(reader: CatalogReader, dependencies: Iterable[ReadDependency], since:
     query = f"SELECT table_id, begin_snapshot FROM ducklake_table WHERE table_id IN ({ids}) AND begin_snapshot > ?"
     with reader.transaction() as transaction:
         return {(table_id, begin) for table_id, begin in transaction.rows(query, [since])}
+
+
+def read_view(reader: CatalogReader, name: str, snapshot_id: int) -> ReadView | None:
+    """A view at a snapshot; None if there is none, as if the transaction itself creates it."""
+    with reader.transaction() as transaction:
+        ids = {read_name(joined_name(*names)): view_id for *names, view_id in transaction.rows(_VIEWS, [snapshot_id])}
+    view_id = ids.get(read_name(name))
+    return None if view_id is None else ReadView(full_name(name), view_id)
+
+
+def check_views(reader: CatalogReader, views: Iterable[ReadView], begun: int) -> None:
+    """Rejects dropping views that are others at the snapshot `begun`: DuckLake finds a view by its name only."""
+    for view in views:
+        if read_view(reader, view.view, begun) != view:
+            raise CommitConflictError(
+                f"{view.view} was dropped or replaced by another writer since it was read, so nothing was written",
+                hint="call lake.refresh() and try again",
+            )
 
 
 def check_not_overtaken(reader: CatalogReader, begun: int) -> None:

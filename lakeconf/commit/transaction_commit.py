@@ -15,7 +15,7 @@ from lakeconf.catalog.health import check_delete_files, check_overlaps
 from lakeconf.catalog.queries.stored_queries import StoredQueries
 from lakeconf.commit import journal
 from lakeconf.commit.actions import Action, Target
-from lakeconf.commit.conflicts import Base, check_columns, check_conflicts, check_not_overtaken
+from lakeconf.commit.conflicts import Base, check_columns, check_conflicts, check_not_overtaken, check_views
 from lakeconf.commit.driver import CommitProtocol, Phase
 from lakeconf.commit.journal import CommitKey, Event
 from lakeconf.commit.moved_values import check_row_ids_in_catalog
@@ -75,7 +75,9 @@ class CommitContents:
     @property
     def is_checked(self) -> bool:
         """True if the commit depends on checks, which DuckLake's own retries would skip."""
-        return bool(self.audits or self.events) or any(action.depends_on or action.key for action in self.actions)
+        return bool(self.audits or self.events) or any(
+            action.depends_on or action.drops_view or action.key for action in self.actions
+        )
 
     def extend(self, actions: Sequence[Action], key: CommitKey | None = None) -> None:
         """Adds the actions of a write."""
@@ -236,6 +238,7 @@ class TransactionCommit:
                 check_conflicts(reader, dependencies, self._base, begun)
             if written_for:
                 check_columns(reader, written_for, begun)
+            check_views(reader, (action.drops_view for action in actions if action.drops_view), begun)
             if deleted_from:
                 check_delete_files(reader, deleted_from)
                 check_overlaps(reader, deleted_from, begun)

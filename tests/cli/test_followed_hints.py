@@ -39,7 +39,6 @@ ELSEWHERE = {
     "write its files again without them: lake.maintenance.compact()": "tests/upstream/test_lakeconf.py",
     "read it without AT: lake.at(version=…).sql(…)": "tests/upstream/test_lakeconf.py",
     "give them other ids, by writing the rows again: table.overwrite(table.scan())": "tests/lake/test_merging.py",
-    "call lake.refresh(), and try again": "tests/lake/branches/test_branches.py",
     "omit --adopt-later": "tests/transfer/test_later_files.py",
     "pass --store … to use the store": "tests/cli/test_commands.py",
     "pass force=True, or --force, if nothing else uses the lake": "tests/lake/test_maintenance.py",

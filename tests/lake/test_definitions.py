@@ -135,6 +135,21 @@ def test_views_are_listed_and_dropped(two_tables: Lake) -> None:
     assert two_tables.at(version=before).views() == ["main.w", "s.v"]
 
 
+def test_a_view_that_another_writer_has_replaced_is_not_dropped(store: Store) -> None:
+    with store.open() as lake, store.open() as other:
+        lake.create_view("v", "SELECT 1 AS one")
+        other.refresh()
+        other.create_view("v", "SELECT 2 AS two")
+        with pytest.raises(CommitConflictError, match=r"^main\.v was dropped or replaced by another writer") as raised:
+            lake.drop_view("v")
+        assert (raised.value.hint, other.views()) == ("call lake.refresh() and try again", ["main.v"])
+        lake.refresh()
+        with lake.transaction() as tx:
+            tx.create_view("v", "SELECT 3 AS three")
+            tx.drop_view("v")
+        assert lake.views() == []
+
+
 def test_transaction_replaces_a_table_in_one_snapshot(two_tables: Lake) -> None:
     two_tables.table("t").append(ROWS)
     before = two_tables.snapshot_id

@@ -10,13 +10,12 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from lakeconf.catalog.inherited import source_of
-from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.tables import NO_ID, TableInfo, full_name, load_table, split_name
 from lakeconf.commit.actions import Action, AddFiles, DefineTable, Target
+from lakeconf.commit.conflicts import read_view
 from lakeconf.commit.scope import Scope, TableSource
 from lakeconf.engines.engine import Staged
-from lakeconf.errors import CommitConflictError, QueryError, SchemaError, UnsupportedError
+from lakeconf.errors import CommitConflictError, SchemaError, UnsupportedError
 from lakeconf.lake.adoption.known_files import AdoptedFiles
 from lakeconf.lake.restore import Declared, create_declared, declared_at, relation_at
 from lakeconf.logs import event_logger
@@ -43,12 +42,11 @@ def first_write(
         return None
     if isinstance(operation, CreateView):
         raise SchemaError(f"{full_name(table)} is a table", hint="drop it first: lake.drop_table(…)")
-    with _lost_race(scope, table):
-        if isinstance(operation, DropTable):
-            return write(scope, table, _DropInherited(source), message=f"drop table {full_name(table)}")
-        if isinstance(operation, OverwriteRows) and operation.where is None:
-            return _replaced(scope, table, source, AppendRows(operation.frame, operation.evolve), key, engine)
-        _copy(scope, table, source)
+    if isinstance(operation, DropTable):
+        return write(scope, table, _DropInherited(source), message=f"drop table {full_name(table)}")
+    if isinstance(operation, OverwriteRows) and operation.where is None:
+        return _replaced(scope, table, source, AppendRows(operation.frame, operation.evolve), key, engine)
+    _copy(scope, table, source)
     return None
 
 
@@ -58,23 +56,8 @@ def own_table(scope: Scope, table: str) -> bool:
     if source.session is scope.session:
         return False
     scope.check_writable()
-    with _lost_race(scope, table):
-        _copy(scope, table, source)
+    _copy(scope, table, source)
     return True
-
-
-@contextlib.contextmanager
-def _lost_race(scope: Scope, table: str) -> Iterator[None]:
-    """Says what has happened if another writer has written the table first."""
-    try:
-        yield
-    except (SchemaError, QueryError) as error:
-        reader = scope.session.reader
-        if source_of(reader, table, latest(reader).snapshot_id) is not None:
-            raise
-        raise CommitConflictError(
-            f"another writer has written or dropped {full_name(table)} first", hint="call lake.refresh(), and try again"
-        ) from error
 
 
 @dataclass(frozen=True)
@@ -89,7 +72,9 @@ class _DropInherited:
         info = replace(_info(self.source), table_id=NO_ID, schema_name=schema, name=name)
         dropped = Target(info, {}, stored=None, ended_by=f"dropped {full}", exists=False)
         statement = f"DROP VIEW {qualified(context.session.alias, schema, name)}"
-        return [DefineTable(table=full, sql=(statement,), targets={table_key(context.table): dropped})]
+        targets = {table_key(context.table): dropped}
+        view = read_view(context.session.reader, full, context.snapshot_id)
+        return [DefineTable(table=full, sql=(statement,), targets=targets, drops_view=view)]
 
 
 def _info(source: TableSource) -> TableInfo:

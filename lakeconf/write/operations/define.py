@@ -25,7 +25,7 @@ from lakeconf.catalog.tables import (
 )
 from lakeconf.commit.actions import Action, DefineTable, Target
 from lakeconf.commit.audits import is_query
-from lakeconf.commit.conflicts import check_columns
+from lakeconf.commit.conflicts import check_columns, check_views, read_view
 from lakeconf.commit.scope import Scope
 from lakeconf.commit.session import Session
 from lakeconf.commit.transaction import Transaction
@@ -195,7 +195,8 @@ class DropView:
         if folded(dropped) not in map(folded, known):
             raise TableNotFoundError(f"no view {dropped!r}", hint=suggestion(dropped, known) or None)
         statement = f"DROP VIEW {qualified(context.session.alias, schema, view)}"
-        return [DefineTable(table=dropped, sql=(statement,))]
+        view_read = read_view(context.session.reader, dropped, context.snapshot_id)
+        return [DefineTable(table=dropped, sql=(statement,), drops_view=view_read)]
 
 
 def exists(scope: Scope, name: str) -> bool:
@@ -231,16 +232,18 @@ def described_after(
     context: WriteContext, statements: Sequence[str], table: str, before: Target | None = None
 ) -> list[tuple[str, str, bool]]:
     """The columns of a table after some statements, which change the table `before`; nothing is changed."""
-    definitions = (action for action in context.transaction.contents.actions if isinstance(action, DefineTable))
+    definitions = [action for action in context.transaction.contents.actions if isinstance(action, DefineTable)]
     earlier = [statement for action in definitions for statement in action.sql]
     try:
         rows = _rolled_back(context.session, [*earlier, *statements], f"DESCRIBE {table}")
     except ConnectionFailed:
         raise
     except LakeconfError as error:
+        reader = context.session.reader
+        newest = latest(reader).snapshot_id
         if before is not None and before.stored is not None:
-            reader = context.session.reader
-            check_columns(reader, [before.stored], latest(reader).snapshot_id)
+            check_columns(reader, [before.stored], newest)
+        check_views(reader, (action.drops_view for action in definitions if action.drops_view), newest)
         raise SchemaError(f"DuckLake rejected the change: {error.message}") from error
     return [(name, type_name, null == "YES") for name, type_name, null, *_ in rows]
 

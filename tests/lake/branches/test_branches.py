@@ -565,11 +565,32 @@ def test_one_of_two_first_writes_is_a_conflict(pair: Pair) -> None:
         for lake, change in zip(lakes[1:], changes, strict=True):
             with pytest.raises(CommitConflictError) as raised:
                 change(lake)
-            assert raised.value.hint == "call lake.refresh(), and try again"
+            assert raised.value.hint == "call lake.refresh() and try again"
         lakes[1].refresh()
         changes[0](lakes[1])
         lakes[0].refresh()
         assert lakes[0].table("raw.e").count() == 62
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda lake: lake.table("raw.e").append([{"id": 1, "name": "x"}]),
+        lambda lake: lake.table("raw.e").delete("id = 1"),
+        lambda lake: lake.table("raw.e").overwrite([{"id": 1, "name": "x"}]),
+        lambda lake: lake.drop_table("raw.e"),
+    ],
+    ids=["append", "delete", "overwrite", "drop"],
+)
+def test_a_first_write_does_not_replace_a_view_of_another_writer(pair: Pair, change: Callable[[Lake], object]) -> None:
+    branch = pair[1]
+    branch.create_branch()
+    with branch.open() as lake, branch.open() as other:
+        other.drop_table("raw.e")
+        other.create_view("raw.e", "SELECT 42 AS answer")
+        with pytest.raises(CommitConflictError, match=r"^raw\.e was dropped or replaced by another writer"):
+            change(lake)
+        assert (other.refresh(), other.sql("FROM raw.e").collect()["answer"].to_list()) == (other.snapshot_id, [42])
 
 
 @pytest.mark.slow
