@@ -71,7 +71,7 @@ test-latest: setup ## Run the tests of the integrations with the newest versions
 	@.venv-latest/bin/python -m pytest tests/integrations tests/lake/test_narwhals_parity.py
 
 # Of Spark's SQL by name; the random statements have quotes in texts, which Spark 4.0 reads in another way.
-NAMED_TESTS := tests/lake/test_named_procedures.py tests/lake/test_named_reads.py tests/lake/test_named_views.py \
+NAMED_TESTS := tests/lake/test_named_dialects.py tests/lake/test_named_procedures.py tests/lake/test_named_reads.py tests/lake/test_named_views.py \
 	tests/lake/test_named_writes.py
 SPARK_TESTS := tests/engines/spark tests/differential tests/commit tests/write/test_merge.py tests/inspection/test_verify.py \
 	tests/test_pyspark_lakeconf.py tests/lake/test_streaming.py $(NAMED_TESTS)
