@@ -22,7 +22,7 @@ from lakeconf.connection.duckdb_errors import (
     translated_errors,
     translation,
 )
-from lakeconf.connection.duckdb_facts import create_supported_catalogs, warn_if_untested
+from lakeconf.connection.duckdb_facts import check_version, create_supported_catalogs
 from lakeconf.connection.relations import SHARED_DATABASE, Relations
 from lakeconf.ducklake import metadata_database
 from lakeconf.errors import ConnectionFailed, LakeconfError
@@ -334,7 +334,7 @@ def connect(secrets: Iterable[Secret] = ()) -> Connection:
     """Opens an in-memory DuckDB instance without a progress bar, which DuckDB would print to stdout."""
     import duckdb
 
-    warn_if_untested(duckdb.__version__)
+    check_version(duckdb.__version__)
     connection = Connection(duckdb.connect(), secrets)
     connection.execute("SET enable_progress_bar = false")
     return connection

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import functools
+import re
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 from lakeconf.ducklake import SUPPORTED_VERSION
-from lakeconf.errors import UntestedVersionWarning
+from lakeconf.errors import UnsupportedError, UntestedVersionWarning
 from lakeconf.sql import literal
 
 TESTED = "1.5"
+OLDEST = (1, 5, 5)  # the `ducklake` extensions of older versions lose rows
 INSTALL_TESTED = f"pip install 'duckdb=={TESTED}.*'"
 # A setting of newer extensions: the DuckLake version of new catalogs. Without it, DuckDB 2.0 creates version 1.1.
 _DEFAULT = "ducklake_default_version"
@@ -26,8 +28,15 @@ def untested(version: str) -> str | None:
 
 
 @functools.cache
-def warn_if_untested(version: str) -> None:
-    """Warns about an untested version of DuckDB, once in a process."""
+def check_version(version: str) -> None:
+    """Rejects a version of DuckDB that loses rows, and warns about an untested one, once in a process."""
+    numbers = re.match(r"v?(\d+)\.(\d+)\.(\d+)", version)
+    if numbers is not None and tuple(map(int, numbers.groups())) < OLDEST:
+        oldest = ".".join(map(str, OLDEST))
+        raise UnsupportedError(
+            f"DuckDB {version} loses rows of lakes: lakeconf needs {oldest} or newer",
+            hint=f"pip install 'duckdb>={oldest},<2'",
+        )
     warning = untested(version)
     if warning:
         warnings.warn(f"{warning}: {INSTALL_TESTED}", UntestedVersionWarning, stacklevel=2)

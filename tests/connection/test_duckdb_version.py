@@ -22,8 +22,8 @@ from lakeconf.cli.app import run
 from lakeconf.config.config import init
 from lakeconf.connection import duckdb_facts
 from lakeconf.connection.connection import connect, load_extension
-from lakeconf.connection.duckdb_facts import create_supported_catalogs, untested, warn_if_untested
-from lakeconf.errors import CatalogError, PredicateError, UntestedVersionWarning
+from lakeconf.connection.duckdb_facts import check_version, create_supported_catalogs, untested
+from lakeconf.errors import CatalogError, PredicateError, UnsupportedError, UntestedVersionWarning
 from lakeconf.sql import with_literals
 
 if TYPE_CHECKING:
@@ -41,16 +41,24 @@ NEXT = "2.0.0"
 @pytest.fixture
 def next_version(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The package says that it is DuckDB 2.0, for which no extension is installed as a package."""
-    warn_if_untested.cache_clear()
+    check_version.cache_clear()
     monkeypatch.setattr(duckdb, "__version__", NEXT)
     yield
-    warn_if_untested.cache_clear()
+    check_version.cache_clear()
 
 
 def test_untested_version_is_named() -> None:
     assert untested("1.5.5") is untested("v1.5.6") is None
     for version in ("1.4.1", "v2.0.0", "1.50.0", "1.6.0-dev12"):
         assert version.removeprefix("v") in (untested(version) or "")
+
+
+@pytest.mark.usefixtures("next_version")
+@pytest.mark.parametrize("version", ["1.5.4", "v1.4.12", "1.5.4-dev3", "0.10.3"])
+def test_version_that_loses_rows_is_an_error(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(duckdb, "__version__", version)
+    with pytest.raises(UnsupportedError, match="loses rows of lakes: lakeconf needs 1\\.5\\.5 or newer"):
+        connect()
 
 
 @pytest.mark.usefixtures("next_version")
