@@ -151,6 +151,8 @@ mutate: setup ## Mutation testing of the core: list the changes of the code that
 dist: setup ## Build and check the files of a release below dist; TAG=v0.1.0 must be the version
 	@test "$(TAG)" = "" -o "$(TAG)" = "v$$($(BIN)/python -c 'import lakeconf; print(lakeconf.__version__)')" \
 		|| { echo "lakeconf/__init__.py has another version than the tag $(TAG)"; exit 1; }
+	@test "$(TAG)" = "" || grep -Eq "^## \[$(TAG:v%=%)\] - [0-9]{4}-[0-9]{2}-[0-9]{2}$$" CHANGELOG.md \
+		|| { echo "CHANGELOG.md has no section with a date for $(TAG)"; exit 1; }
 	@rm -rf dist
 	@$(BIN)/uv build --quiet --build-constraints action-requirements.txt --require-hashes
 	@$(BIN)/twine check --strict dist/*
