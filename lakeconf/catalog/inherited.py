@@ -25,7 +25,7 @@ _RECORD = re.compile(
     r"'(?P<time>[0-9T:.+-]{20,40})' AS snapshot_time"
 )
 VIEWS = f"""
-    SELECT s.schema_name, v.view_name, v.sql
+    SELECT s.schema_name, v.view_name, v.sql, v.view_id
     FROM ducklake_view AS v JOIN ducklake_schema AS s ON s.schema_id = v.schema_id
     WHERE {visible_at(row="v")} AND {visible_at(row="s")}
 """  # noqa: S608
@@ -132,7 +132,7 @@ def inherited_tables(reader: CatalogReader, snapshot_id: int) -> dict[str, str]:
     version = reader.parent.snapshot_id
     with reader.transaction() as transaction:
         rows = transaction.rows(f"{VIEWS} AND v.sql LIKE 'SELECT * FROM {PARENT}.%'", [snapshot_id])  # noqa: S608
-    sources = ((joined_name(schema, view), source_in(sql, version)) for schema, view, sql in rows)
+    sources = ((joined_name(schema, view), source_in(sql, version)) for schema, view, sql, _ in rows)
     return {name: _quoted(source) for name, source in sources if source is not None}
 
 
@@ -140,17 +140,21 @@ def source_of(reader: CatalogReader, name: str, snapshot_id: int) -> str | None:
     """The name in the other lake of a table that a branch has not written; None for any other name."""
     if reader.parent is None:
         return None
-    schema, table = split_name(name)
+    view = stored_view(reader, name, snapshot_id)
+    source = None if view is None else source_in(view[0], reader.parent.snapshot_id)
+    return None if source is None else _quoted(source)
+
+
+def stored_view(reader: CatalogReader, name: str, snapshot_id: int) -> tuple[str, int] | None:
+    """The query and the id of a view; None if there is none."""
+    schema, view = split_name(name)
     with reader.transaction() as transaction:
         rows = transaction.rows(
             f"{VIEWS} AND lower(s.schema_name) = lower($2) AND lower(v.view_name) = lower($3)",
-            [snapshot_id, schema, table],
+            [snapshot_id, schema, view],
         )
-    for found_schema, found_view, sql in rows:
-        source = source_in(sql, reader.parent.snapshot_id)
-        if (folded(found_schema), folded(found_view)) == (folded(schema), folded(table)) and source is not None:
-            return _quoted(source)
-    return None
+    names = folded(schema), folded(view)
+    return next(((sql, view_id) for *row, sql, view_id in rows if tuple(map(folded, row)) == names), None)
 
 
 def check_sources(reader: CatalogReader, sources: set[tuple[str, str]]) -> None:

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from lakeconf.catalog.changes import changed_tables, changes_between, merged_tables
+from lakeconf.catalog.inherited import stored_view
 from lakeconf.catalog.snapshot import latest
-from lakeconf.catalog.tables import TableInfo, full_name, joined_name, load_table, split_name
+from lakeconf.catalog.tables import TableInfo, full_name, load_table, split_name
 from lakeconf.commit.journal import names_of, recorded_name
-from lakeconf.ducklake import visible_at
 from lakeconf.errors import CatalogLockedError, CommitConflictError, TableNotFoundError, UnsupportedError
 from lakeconf.sql import folded
 
@@ -19,11 +19,6 @@ if TYPE_CHECKING:
     from lakeconf.catalog.reader import CatalogReader
 
 _OF_COLUMNS = ("altered_table", "dropped_table")
-_VIEWS = f"""
-    SELECT s.schema_name, v.view_name, v.view_id
-    FROM ducklake_view AS v JOIN ducklake_schema AS s ON s.schema_id = v.schema_id
-    WHERE {visible_at(row="v")} AND {visible_at(row="s")}
-"""
 
 
 @dataclass(frozen=True)
@@ -179,10 +174,8 @@ def _named(reader: CatalogReader, dependencies: Iterable[ReadDependency], since:
 
 def read_view(reader: CatalogReader, name: str, snapshot_id: int) -> ReadView | None:
     """A view at a snapshot; None if there is none, as if the transaction itself creates it."""
-    with reader.transaction() as transaction:
-        ids = {read_name(joined_name(*names)): view_id for *names, view_id in transaction.rows(_VIEWS, [snapshot_id])}
-    view_id = ids.get(read_name(name))
-    return None if view_id is None else ReadView(full_name(name), view_id)
+    view = stored_view(reader, name, snapshot_id)
+    return None if view is None else ReadView(full_name(name), view[1])
 
 
 def check_views(reader: CatalogReader, views: Iterable[ReadView], begun: int) -> None:

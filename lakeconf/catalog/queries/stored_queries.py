@@ -427,7 +427,7 @@ def view_names(reader: CatalogReader, snapshot_id: int) -> tuple[str, ...]:
     with reader.transaction() as transaction:
         rows = transaction.rows(VIEWS, [snapshot_id])
     own = [row for row in rows if folded(row[0]) != INTERNAL_SCHEMA and not is_inherited(reader, row[2])]
-    return tuple(sorted(joined_name(schema, name) for schema, name, _ in own))
+    return tuple(sorted(joined_name(schema, name) for schema, name, *_ in own))
 
 
 @contextlib.contextmanager
