@@ -35,7 +35,7 @@ def check_version(version: str) -> None:
         oldest = ".".join(map(str, OLDEST))
         raise UnsupportedError(
             f"DuckDB {version} loses rows of lakes: lakeconf needs {oldest} or newer",
-            hint=f"pip install 'duckdb>={oldest},<2'",
+            hint=f"install it: pip install 'duckdb>={oldest},<2'",
         )
     warning = untested(version)
     if warning:
