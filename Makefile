@@ -44,8 +44,8 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal $(if $(TEST_SEED),--rand
 test: setup $(CLASSES) ## Run the quick tests, in at most five minutes
 	@$(PYTEST) --tier quick
 
-test-rest: setup $(CLASSES) ## Run the tests that are marked as slow, and the tests of several catalogs on PostgreSQL
-	@$(PYTEST) --tier rest
+test-rest: setup $(CLASSES) ## Run the tests that are marked as slow, and the tests of several catalogs on PostgreSQL (PART=1/2 runs half)
+	@$(PYTEST) --tier rest $(if $(PART),--part=$(PART))
 
 test-all: setup $(CLASSES) ## Run all tests but those marked `prove`: `make test` and `make test-rest` in one
 	@$(PYTEST)

@@ -89,10 +89,30 @@ def run(folder: Path, plugin: str, *arguments: str, **variables: str) -> subproc
 def test_markers_and_catalogs_decide_which_cases_run(
     arguments: list[str], prove: str, expected: set[str], tmp_path: Path
 ) -> None:
+    assert collected(tmp_path, *arguments, LAKECONF_PROVE=prove) == expected
+
+
+def test_parts_are_together_the_whole(tmp_path: Path) -> None:
+    halves = [collected(tmp_path, "--tier", "rest", "--part", part) for part in ("1/2", "2/2")]
+    assert halves[0] | halves[1] == REST
+    assert not halves[0] & halves[1]
+    assert all(halves)
+
+
+@pytest.mark.parametrize("part", ["0/2", "3/2", "2"])
+def test_part_that_does_not_exist_fails_the_run(part: str, tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(CASES)
-    result = run(tmp_path, "tiers", "--collect-only", "-q", *arguments, LAKECONF_PROVE=prove)
-    found = {line.partition("::")[2] for line in result.stdout.splitlines() if "::" in line}
-    assert found == expected, result.stdout + result.stderr
+    result = run(tmp_path, "tiers", "--part", part)
+    assert result.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "argument --part: invalid" in result.stderr
+
+
+def collected(folder: Path, *arguments: str, **variables: str) -> set[str]:
+    """The cases of the sample above that pytest would run."""
+    (folder / "test_it.py").write_text(CASES)
+    result = run(folder, "tiers", "--collect-only", "-q", *arguments, **variables)
+    assert result.returncode == pytest.ExitCode.OK, result.stdout + result.stderr
+    return {line.partition("::")[2] for line in result.stdout.splitlines() if "::" in line}
 
 
 BUSY = """\

@@ -3,12 +3,14 @@
 `make test` runs what has no marker, `make test-rest` what is `slow`, and `make prove` also what is marked `prove`:
 repetitions of what other cases cover. Both markers may name parameters, as in `@pytest.mark.slow("on_spark")`: then
 they are about the cases whose IDs contain one of them. A test of several catalogs is quick on SQLite, in the rest on
-PostgreSQL, and on DuckDB in `make prove` if it runs on these two.
+PostgreSQL, and on DuckDB in `make prove` if it runs on these two. `--part 1/2` runs half of the cases that are left;
+the other half is `2/2`.
 """
 
 from __future__ import annotations
 
 import os
+import zlib
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,7 @@ _SPARK = {"spark", "classic_session", "connect", "connect_session", "connect_url
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("lakeconf")
     group.addoption("--tier", choices=["quick", "rest", "all"], default="all", help="Run only the tests of a tier.")
+    group.addoption("--part", type=part_of, metavar="K/N", help="Run only the K-th of N parts of the tests.")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -38,12 +41,28 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Budget(), "budget")
 
 
+def part_of(text: str) -> tuple[int, int]:
+    """The number of a part and of all parts, of `K/N`."""
+    number, parts = (int(digits) for digits in text.split("/"))
+    if not 1 <= number <= parts:
+        raise ValueError(text)
+    return number, parts
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not PROVE and not any("::" in argument for argument in config.args):  # a chosen test runs
         repeated = on_other_catalogs(items, {"sqlite", "postgres"}, "duckdb")
         leave_out(config, items, [item for item in items if is_marked(item, "prove") or item in repeated])
-    tier = config.getoption("--tier")
+    keep_tier(config, items, config.getoption("--tier"))
+    if part := config.getoption("--part"):
+        number, parts = part
+        # The names alone decide: each process of a run, and each machine, cuts in the same way.
+        leave_out(config, items, [item for item in items if zlib.crc32(item.nodeid.encode()) % parts != number - 1])
+
+
+def keep_tier(config: pytest.Config, items: list[pytest.Item], tier: str) -> None:
+    """Leaves out what is not of a tier."""
     if tier == "all":
         return
     others = {item for catalog in ("duckdb", "postgres") for item in on_other_catalogs(items, {QUICK_CATALOG}, catalog)}
