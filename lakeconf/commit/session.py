@@ -59,8 +59,6 @@ class Session:
     backed_up: Callable[[], frozenset[str]] | None = None
     # The lake that this one is a branch of, at the snapshot at which the branch reads it; None if it is no branch.
     parent: Session | None = None
-    # Called before each write of a branch; see `lakeconf.lake.branches.first_write`.
-    first_write: Callable[..., int | None] | None = None
     config: str | None = None  # the configuration file that declares the store; None if Python code made it
     # Held by the thread that uses the writer, or changes a setting of the DuckDB instance.
     writer_lock: threading.RLock = field(default_factory=threading.RLock)

@@ -147,7 +147,7 @@ def commit(write: Write, files: Sequence[str]) -> None:
         if files or write.replaces is not None:
             key = write.options.idempotency_key or f"data source {write.token}"
             table, operation = context.quoted_name(write.table), AddWritten(write, files)
-            context.write(Scope(session), table, operation, idempotency_key=key)
+            context.perform(Scope(session), table, operation, idempotency_key=key)
         _remove_files(session, write)
     finally:
         session.close()

@@ -26,10 +26,10 @@ from lakeconf.inspection.diff import columns_of, difference
 from lakeconf.lake.adoption.known_files import AdoptedFiles
 from lakeconf.lake.lake import Lake
 from lakeconf.lake.opening import empty_store
-from lakeconf.lake.restore import Declared, create_declared, declared_at, relation_at
 from lakeconf.sql import qualified
 from lakeconf.store import Store, attach_to, for_reading
 from lakeconf.wording import counted
+from lakeconf.write.declared_table import Declared, create_declared, declared_at, relation_at
 
 _SOURCE = "lakeconf_source"
 
@@ -156,7 +156,9 @@ class TableCopies:
                 if step.action == "replace" and not step.changes:
                     table.overwrite(rows)
                 elif step.action != "record" and step.declared is not None:
-                    create_declared(scope, step.table, step.declared, exists=step.action == "replace")
+                    if step.action == "replace":
+                        transaction.drop_table(step.table)
+                    create_declared(scope, step.table, step.declared)
                     table.append(rows)
                 if step.then is not None:
                     adopted.record(scope, source, step.then, self._version, step.now, step.table)

@@ -25,6 +25,7 @@ from lakeconf.engines.engine import SparkOperations
 from lakeconf.engines.frames import lazy_rows
 from lakeconf.engines.schema_check import as_list_types, check_distinct
 from lakeconf.errors import LakeconfError, QueryError, StorageError, TableNotFoundError, UnsupportedError, listed
+from lakeconf.lake.branches.first_write import write
 from lakeconf.lake.maintenance import Maintenance
 from lakeconf.lake.opening import open_session
 from lakeconf.lake.restore import RestorePlan, Restores
@@ -33,7 +34,6 @@ from lakeconf.lake.stream_target import StreamSink, stream
 from lakeconf.lake.table import Table
 from lakeconf.logs import escaped
 from lakeconf.sql import files_sql, folded
-from lakeconf.write.context import write
 from lakeconf.write.ddl import Definition
 from lakeconf.write.operations import define
 from lakeconf.write.operations.execute import Execute

@@ -13,11 +13,11 @@ from lakeconf.catalog.pruning.predicates import IsNull, Not, Or, Predicate
 from lakeconf.catalog.pruning.pushed import exact_predicate
 from lakeconf.catalog.tables import TableInfo, joined_name, load_table
 from lakeconf.errors import LakeconfError, SchemaError, TableNotFoundError, UnsupportedError
-from lakeconf.lake.branches.first_write import own_table
-from lakeconf.lake.restore import create_declared, declared_at
+from lakeconf.lake.branches.first_write import own_table, write
 from lakeconf.sql import identifier, literal
-from lakeconf.write.context import Operation, write
+from lakeconf.write.context import Operation
 from lakeconf.write.ddl import Definition
+from lakeconf.write.declared_table import create_declared, declared_at
 from lakeconf.write.operations import define
 from lakeconf.write.operations.append import AppendRows
 from lakeconf.write.operations.computed_changes import ChangeRows
@@ -184,7 +184,7 @@ def create_like(scope: Scope, values: Values) -> None:
             hint="write the columns: CREATE TABLE … (…)",
         )
     with scope.transacting(f"create table {name}", None, None) as transaction:
-        create_declared(transaction, name, declared, exists=False)
+        create_declared(transaction, name, declared)
 
 
 def _default_texts(scope: Scope, described: Sequence[Sequence[Any]], types: Mapping[str, str]) -> dict[str, str | None]:

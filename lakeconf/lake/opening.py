@@ -27,7 +27,6 @@ from lakeconf.errors import required
 from lakeconf.guard.guard import LakeGuard, clock_of, guard_of, reader_of
 from lakeconf.guard.locks import FileLocks
 from lakeconf.guard.pins import with_parent
-from lakeconf.lake.branches.first_write import first_write
 from lakeconf.logs import event_logger
 from lakeconf.secret import Secret
 from lakeconf.sql import literal
@@ -120,7 +119,6 @@ def _add_parent(session: Session, branch: Store, engine: Any) -> None:
     store, parent = branch.parent, session.reader.parent
     if store is None or parent is None:
         return
-    session.first_write = first_write
     session.parent = replace(
         session,
         store=store.name,
@@ -133,7 +131,6 @@ def _add_parent(session: Session, branch: Store, engine: Any) -> None:
         pinned=True,
         backed_up=None,
         parent=None,
-        first_write=None,
         _snapshot_lock=threading.RLock(),
     )
 

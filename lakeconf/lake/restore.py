@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -12,7 +12,7 @@ from lakeconf.catalog.changes import changes_since
 from lakeconf.catalog.inherited import inherit_sql, source_of
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.snapshot import chosen, latest
-from lakeconf.catalog.table_options import comments, table_options
+from lakeconf.catalog.table_options import table_options
 from lakeconf.catalog.tables import TableInfo, full_name, joined_name, load_table, refuse_internal, split_name
 from lakeconf.commit import journal
 from lakeconf.commit.actions import Action, DefineTable
@@ -27,12 +27,12 @@ from lakeconf.errors import (
     UnsupportedError,
 )
 from lakeconf.lake.adoption.known_files import AdoptedFiles
+from lakeconf.lake.branches.first_write import write
 from lakeconf.lake.run_journal import RESTORED, ModelRun
 from lakeconf.lake.table import Table
-from lakeconf.sql import qualified
-from lakeconf.write.context import WriteContext, table_key, write
-from lakeconf.write.ddl import Definition
-from lakeconf.write.operations.define import CreateTable, DropTable, SetDefaults
+from lakeconf.write.context import WriteContext
+from lakeconf.write.declared_table import create_declared, declared_at, relation_at
+from lakeconf.write.operations.define import DropTable
 
 
 class RestoreAction(StrEnum):
@@ -139,7 +139,9 @@ class Restores:
             if plan.action is RestoreAction.REPLACE:
                 Table(scope, name).overwrite(rows)
             else:
-                create_declared(scope, name, declared_at(then.reader, then.table, target), exists=exists)
+                if exists:
+                    write(scope, name, DropTable())
+                create_declared(scope, name, declared_at(then.reader, then.table, target))
                 Table(scope, name).append(rows)
             self._record(scope, plan, then.table)
         return self._scope.snapshot_id
@@ -245,57 +247,6 @@ class Restores:
             *(f"+ {column}" for column in after if column not in before),
             *(f"- {column}" for column in before if column not in after),
         )
-
-
-@dataclass(frozen=True)
-class Declared:
-    """What a table is, apart from its rows."""
-
-    definition: Definition  # its columns, partition keys, sort order and comments
-    defaults: Mapping[str, str]  # the default values of its columns that are constants
-    computed: Sequence[str]  # what is an expression, which cannot be declared again
-
-
-def declared_at(reader: CatalogReader, table: TableInfo, version: int) -> Declared:
-    """What a table was at a snapshot."""
-    options, described = table_options(reader, table, version), comments(reader, table, version)
-    described_columns = reader.connection.rows(f"DESCRIBE FROM {relation_at(reader, table, version)}")
-    types = {name: type_name for name, type_name, *_ in described_columns}
-    columns = {column.name: types[column.name] + " NOT NULL" * (not column.nullable) for column in table.columns}
-    keys = _partition_keys(table)
-    definition = Definition(columns, keys, options.sorted_by, described.table, described.columns)
-    return Declared(definition, options.defaults, options.computed)
-
-
-def relation_at(reader: CatalogReader, table: TableInfo, version: int) -> str:
-    """What follows FROM to read a table at a snapshot."""
-    return f"{qualified(reader.alias, table.schema_name, table.name)} AT (VERSION => {version})"
-
-
-def create_declared(scope: Scope, name: str, declared: Declared, *, exists: bool) -> None:
-    """Creates an empty table in the open transaction, in place of one that exists."""
-    transaction, definition = scope.transaction, declared.definition
-    assert transaction is not None  # noqa: S101 - the caller opened it
-    if exists:
-        write(scope, name, DropTable())
-    write(scope, name, CreateTable(definition))
-    if _partition_keys(transaction.contents.targets[table_key(name)].info) != definition.partitioned_by:
-        keys = ", ".join(definition.partitioned_by)
-        raise UnsupportedError(f"the partition keys of {name} cannot be declared again: {keys}")
-    write(scope, name, SetDefaults(declared.defaults))
-
-
-def _partition_keys(table: TableInfo) -> list[str]:
-    """The partition keys as `Lake.create_table` accepts them."""
-    names = {column.field_id: column.name for column in table.columns}
-    keys = []
-    for field in table.partition_fields:
-        column = names[field.field_id]
-        if field.transform.startswith("bucket("):
-            keys.append(f"{field.transform[:-1]}, {column})")
-        else:
-            keys.append(column if field.transform == "identity" else f"{field.transform}({column})")
-    return keys
 
 
 def _shapes(table: TableInfo) -> tuple[object, ...]:

@@ -33,7 +33,7 @@ from lakeconf.lake.compaction import (
 from lakeconf.lake.limits import TimeLimit
 from lakeconf.sql import literal, qualified
 from lakeconf.write.capabilities import hides_places, lake_obstacle
-from lakeconf.write.context import WriteContext, write
+from lakeconf.write.context import WriteContext, perform
 
 # What one transaction reads, and writes, at most.
 FILES_READ, BYTES_READ, FILES_WRITTEN = 2000, 8 * 1024**3, 200
@@ -83,7 +83,7 @@ class StagedRewriting:
         name = _name(table)
         rewrite = RewriteFiles(self, newest(self.session, name), table)
         before = self.session.snapshot_id
-        return write(Scope(self.session), name, rewrite, message="rewrite") != before
+        return perform(Scope(self.session), name, rewrite, message="rewrite") != before
 
     def obstacle(self, info: TableInfo, snapshot_id: int, parts: Sequence[FileGroup]) -> str | None:
         """Why files cannot be replaced; None if they can."""

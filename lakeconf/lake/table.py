@@ -19,8 +19,9 @@ from lakeconf.commit.scope import Scope
 from lakeconf.engines.frames import packages_named
 from lakeconf.engines.scan_summary import ScanSummary, summary
 from lakeconf.engines.spark.column_expressions import Condition, as_narwhals
+from lakeconf.lake.branches.first_write import write
 from lakeconf.write.capabilities import EngineName
-from lakeconf.write.context import Operation, committed_keys, current_table, write
+from lakeconf.write.context import Operation, committed_keys, current_table
 from lakeconf.write.operations.append import AppendRows
 from lakeconf.write.operations.define import SetComments
 from lakeconf.write.operations.delete import DeleteRows

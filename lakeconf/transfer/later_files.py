@@ -34,13 +34,13 @@ from lakeconf.lake.adoption.folder import Folder
 from lakeconf.lake.adoption.footers import Field, check_schemas, rows_in, schemas_of
 from lakeconf.lake.adoption.parquet_folder import ParquetReader
 from lakeconf.lake.adoption.trial import check_rows
+from lakeconf.lake.branches.first_write import write
 from lakeconf.lake.opening import open_session
 from lakeconf.lake.run_journal import FileState
 from lakeconf.sql import files_sql, folded, identifier, qualified
 from lakeconf.store import Store
 from lakeconf.transfer.opened import store_of_copy
 from lakeconf.wording import counted
-from lakeconf.write.context import write
 from lakeconf.write.operations.adopt import AdoptFiles
 
 _MESSAGE = "lakeconf restore-lake --adopt-later"

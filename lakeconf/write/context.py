@@ -1,4 +1,4 @@
-"""Writes: an operation plans the actions of a transaction from its context, and `write` commits them."""
+"""Writes: an operation plans the actions of a transaction from its context, and `perform` commits them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class StartsFromLatest:
     """Marks an operation that needs rows of its table: the latest, unless it may depend on an earlier read of them."""
 
 
-def write(
+def perform(
     scope: Scope,
     table: str,
     operation: Operation,
@@ -52,12 +52,7 @@ def write(
     engine: EngineName | None = None,
 ) -> int:
     """Carries out an operation in the open transaction, or commits it, unless its key was committed before."""
-    if engine not in (None, DUCKDB, "spark"):
-        raise LakeconfError(f"engine of a write is {engine!r}", hint='write engine="duckdb" or engine="spark"')
-    if scope.session.first_write is not None:
-        done: int | None = scope.session.first_write(scope, table, operation, idempotency_key, engine)
-        if done is not None:
-            return done
+    check_engine(engine)
     key = None if idempotency_key is None else commit_key(scope, table, idempotency_key)
     if key is not None:
         committed = journal.find(scope.session.writer, scope.session.alias, [key]).get(key)
@@ -73,6 +68,12 @@ def write(
             actions = operation.plan(context)
         transaction.contents.extend(actions, key)
     return scope.snapshot_id
+
+
+def check_engine(engine: str | None) -> None:
+    """Rejects an engine that does not exist."""
+    if engine not in (None, DUCKDB, "spark"):
+        raise LakeconfError(f"engine of a write is {engine!r}", hint='write engine="duckdb" or engine="spark"')
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,6 @@ if TYPE_CHECKING:
 
 
 def add(transaction: Transaction, table: str, operation: Operation) -> None:
-    """Adds the actions of a write to an open transaction, as `lakeconf.write.context.write` does."""
+    """Adds the actions of a write to an open transaction, as `lakeconf.write.context.perform` does."""
     context = WriteContext(transaction.session, transaction, table)
     transaction.contents.extend(operation.plan(context))

@@ -29,9 +29,10 @@ from lakeconf.lake.adoption.known_files import KnownFiles, known_files
 from lakeconf.lake.adoption.other_tables import ENDING, LOG, METADATA, check_plain
 from lakeconf.lake.adoption.parquet_folder import parquet_folder
 from lakeconf.lake.adoption.trial import check_rows
+from lakeconf.lake.branches.first_write import write
 from lakeconf.lake.run_journal import FileState, ModelRun, RunJournal
 from lakeconf.wording import byte_size, counted
-from lakeconf.write.context import current_table, write
+from lakeconf.write.context import current_table
 from lakeconf.write.ddl import Definition
 from lakeconf.write.operations.adopt import AdoptFiles
 from lakeconf.write.operations.define import CreateTable

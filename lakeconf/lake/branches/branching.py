@@ -25,7 +25,7 @@ from lakeconf.lake.maintenance import Maintenance
 from lakeconf.lake.opening import open_session, reader_beside
 from lakeconf.sql import folded, identifier, qualified
 from lakeconf.store import Store, attach_to, for_reading
-from lakeconf.write.context import WriteContext, write
+from lakeconf.write.context import WriteContext, perform
 
 _VIEWS = f"""
     SELECT s.schema_name, v.view_name, v.sql, v.column_aliases
@@ -102,7 +102,7 @@ def drop_branch(store: Store) -> None:
                 sql=tuple(f"DROP {kind} {qualified(own.alias, *name)}" for name, kind in names.items()),
             )
             with Scope(own).transacting(f"drop the branch of {parent.name}", None, None) as scope:
-                write(scope, drop.table, _Planned(drop))
+                perform(scope, drop.table, _Planned(drop))
         _clean(own)  # while the catalog knows the folders of failed writes
         Maintenance(Scope(own)).expire_snapshots(older_than=timedelta(0), force=True)
         _clean(own)
@@ -201,7 +201,7 @@ def _filled(own: Session, store: Store, record: BranchRecord) -> Branch:
     message = f"branch of {parent.name} at snapshot {record.snapshot_id}"
     extra = {"branch_of": parent.name, "branch_version": record.snapshot_id}
     with Scope(own).transacting(message, None, extra) as scope:
-        write(scope, fill.table, _Planned(fill))
+        perform(scope, fill.table, _Planned(fill))
     return Branch(store.name, parent.name, record.snapshot_id, tuple(sorted(left_out)))
 
 

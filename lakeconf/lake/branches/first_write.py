@@ -17,11 +17,11 @@ from lakeconf.commit.scope import Scope, TableSource
 from lakeconf.engines.engine import Staged
 from lakeconf.errors import CommitConflictError, SchemaError, UnsupportedError
 from lakeconf.lake.adoption.known_files import AdoptedFiles
-from lakeconf.lake.restore import Declared, create_declared, declared_at, relation_at
 from lakeconf.logs import event_logger
 from lakeconf.sql import identifier, qualified
 from lakeconf.write.capabilities import EngineName
-from lakeconf.write.context import Operation, WriteContext, table_key, write
+from lakeconf.write.context import Operation, WriteContext, check_engine, perform, table_key
+from lakeconf.write.declared_table import Declared, create_declared, declared_at, relation_at
 from lakeconf.write.operations.append import AppendRows
 from lakeconf.write.operations.define import CreateSchema, CreateTable, CreateView, DropTable, DropView
 from lakeconf.write.operations.overwrite import OverwriteRows
@@ -29,25 +29,31 @@ from lakeconf.write.operations.overwrite import OverwriteRows
 _log = event_logger("commit")
 
 
-def first_write(
-    scope: Scope, table: str, operation: Operation, key: str | None, engine: EngineName | None
-) -> int | None:
-    """Gives a branch its own table before a write; None if the write should follow, else the snapshot after it."""
+def write(
+    scope: Scope,
+    table: str,
+    operation: Operation,
+    *,
+    message: str | None = None,
+    idempotency_key: str | None = None,
+    engine: EngineName | None = None,
+) -> int:
+    """Carries out an operation like `perform`, on a branch after it got a table of its own."""
     # Those that need no table: `CreateTable` finds that it exists, and `DropView` that it is no view.
-    if isinstance(operation, CreateSchema | CreateTable | DropView | _DropInherited):
-        return None
-    scope.check_writable()
-    source = scope.source(table)
-    if source.session is scope.session:
-        return None
-    if isinstance(operation, CreateView):
-        raise SchemaError(f"{full_name(table)} is a table", hint="drop it first: lake.drop_table(…)")
-    if isinstance(operation, DropTable):
-        return write(scope, table, _DropInherited(source), message=f"drop table {full_name(table)}")
-    if isinstance(operation, OverwriteRows) and operation.where is None:
-        return _replaced(scope, table, source, AppendRows(operation.frame, operation.evolve), key, engine)
-    _copy(scope, table, source)
-    return None
+    if scope.session.parent is not None and not isinstance(operation, CreateSchema | CreateTable | DropView):
+        check_engine(engine)
+        scope.check_writable()
+        source = scope.source(table)
+        if source.session is not scope.session:
+            if isinstance(operation, CreateView):
+                raise SchemaError(f"{full_name(table)} is a table", hint="drop it first: lake.drop_table(…)")
+            if isinstance(operation, DropTable):
+                return perform(scope, table, _DropInherited(source), message=f"drop table {full_name(table)}")
+            if isinstance(operation, OverwriteRows) and operation.where is None:
+                rows = AppendRows(operation.frame, operation.evolve)
+                return _replaced(scope, table, source, rows, idempotency_key, engine)
+            _copy(scope, table, source)
+    return perform(scope, table, operation, message=message, idempotency_key=idempotency_key, engine=engine)
 
 
 def own_table(scope: Scope, table: str) -> bool:
@@ -100,9 +106,9 @@ def _replaced(
             _replaced(transaction, table, source, rows, key, engine)
         return scope.snapshot_id
     declared = _declared(source, table)
-    write(scope, table, _DropInherited(source))
-    create_declared(scope, table, declared, exists=False)
-    return write(scope, table, rows, idempotency_key=key, engine=engine)
+    perform(scope, table, _DropInherited(source))
+    create_declared(scope, table, declared)
+    return perform(scope, table, rows, idempotency_key=key, engine=engine)
 
 
 def _copy(scope: Scope, table: str, source: TableSource) -> None:
@@ -116,8 +122,8 @@ def _copy(scope: Scope, table: str, source: TableSource) -> None:
     with _beside(scope, f"copy {full_name(table)} from {source.session.store}") as copying:
         transaction = copying.transaction
         assert transaction is not None  # noqa: S101 - `_beside` opened it
-        write(copying, table, _DropInherited(source))
-        create_declared(copying, table, declared, exists=False)
+        perform(copying, table, _DropInherited(source))
+        create_declared(copying, table, declared)
         created = transaction.contents.targets[table_key(table)]
         columns = ", ".join(identifier(name) for name in created.types)
         rows = f"SELECT {columns} FROM {relation_at(source.session.reader, info, source.snapshot_id)}"
