@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
@@ -28,22 +28,22 @@ _TEXTS = ("path", "file_format", "encryption_key")
 _TYPES = ", ".join((*(f"{name} BIGINT" for name in _COLUMNS), *(f"{name} VARCHAR" for name in _TEXTS)))
 
 _DATA_FILES = f"""
-    SELECT data_file_id, path, path_is_relative, file_format, record_count, file_size_bytes, row_id_start,
+    SELECT table_id, data_file_id, path, path_is_relative, file_format, record_count, file_size_bytes, row_id_start,
         begin_snapshot, partition_id, mapping_id, CASE WHEN partial_max > $1 THEN CAST($1 AS BIGINT) END,
         encryption_key, partial_max IS NOT NULL
     FROM {{files}}
-    WHERE {visible_at()} AND table_id = $2
+    WHERE {visible_at()}
 """  # noqa: S608
 
 _DELETE_FILES = f"""
-    SELECT data_file_id, path, path_is_relative, format, delete_count, file_size_bytes, encryption_key, delete_file_id,
-        begin_snapshot
+    SELECT table_id, data_file_id, path, path_is_relative, format, delete_count, file_size_bytes, encryption_key,
+        delete_file_id, begin_snapshot
     FROM ducklake_delete_file
-    WHERE {visible_at()} AND table_id = $2
+    WHERE {visible_at()}
 """  # noqa: S608
 
 _PARTITION_VALUES = """
-    SELECT data_file_id, partition_key_index, partition_value FROM ducklake_file_partition_value WHERE table_id = $1
+    SELECT data_file_id, partition_key_index, partition_value FROM ducklake_file_partition_value WHERE true
 """
 _NAME_MAPPINGS = """
     SELECT mapping_id, parent_column, column_id, source_name, target_field_id, is_partition
@@ -125,29 +125,41 @@ def load_data_files(
     transaction: MetadataTransaction, table: TableInfo, snapshot_id: int, data_file_ids: Sequence[int] | None = None
 ) -> tuple[DataFile, ...]:
     """Loads the table's visible files and their deletes, ordered by `data_file_id`."""
-    condition, parameters = _among("data_file_id", data_file_ids, 3)
+    return load_files_of(transaction, [table], snapshot_id, data_file_ids)[table.table_id]
+
+
+def load_files_of(
+    transaction: MetadataTransaction,
+    tables: Sequence[TableInfo],
+    snapshot_id: int,
+    data_file_ids: Sequence[int] | None = None,
+) -> dict[int, tuple[DataFile, ...]]:
+    """Loads the visible files of one table, or of all tables of the snapshot, by table."""
+    by_id = {table.table_id: table for table in tables}
+    condition, parameters = _among("data_file_id", data_file_ids, 2)
+    condition = _of(tables) + condition
     files = "ducklake_data_file"
     if data_file_ids and not parameters:
         few = f"SELECT {', '.join((*_COLUMNS, *_TEXTS))} FROM {files} WHERE true{condition}"  # noqa: S608
         files = f"({transaction.own_sql(few, _TYPES)})"
     query = _DATA_FILES.format(files=files)
-    rows = transaction.rows(query + condition + " ORDER BY data_file_id", [snapshot_id, table.table_id, *parameters])
-    if not rows:
-        return ()
-    delete_files = _delete_files(transaction, table, snapshot_id, data_file_ids)
-    inlined_deletes = _inlined_deletes(transaction, table, snapshot_id, data_file_ids)
-    is_partitioned = any(row[8] is not None for row in rows)
-    partition_values = _partition_values(transaction, table, data_file_ids) if is_partitioned else {}
-    return tuple(
-        to_data_file(
+    found = transaction.rows(query + condition + " ORDER BY data_file_id", [snapshot_id, *parameters])
+    rows = [(by_id[table_id], row) for table_id, *row in found if table_id in by_id]
+    by_table: dict[int, list[DataFile]] = {table_id: [] for table_id in by_id}
+    delete_files = _delete_files(transaction, by_id, snapshot_id, data_file_ids) if rows else {}
+    inlined_deletes = _inlined_deletes(transaction, {table.table_id for table, _ in rows}, snapshot_id, data_file_ids)
+    is_partitioned = any(row[8] is not None for _, row in rows)
+    partition_values = _partition_values(transaction, tables, data_file_ids) if is_partitioned else {}
+    for table, row in rows:
+        file = to_data_file(
             table,
             row,
             partition_values=tuple(partition_values.get(row[0], ())),
             delete_file=delete_files.get(row[0]),
             inlined_deletes=tuple(inlined_deletes.get(row[0], ())),
         )
-        for row in rows
-    )
+        by_table[table.table_id].append(file)
+    return {table_id: tuple(files) for table_id, files in by_table.items()}
 
 
 def to_data_file(
@@ -217,20 +229,24 @@ def load_name_mappings(
 
 
 def _delete_files(
-    transaction: MetadataTransaction, table: TableInfo, snapshot_id: int, data_file_ids: Sequence[int] | None
+    transaction: MetadataTransaction,
+    tables: Mapping[int, TableInfo],
+    snapshot_id: int,
+    data_file_ids: Sequence[int] | None,
 ) -> dict[int, DeleteFile]:
-    condition, parameters = _among("data_file_id", data_file_ids, 3)
-    rows = transaction.rows(
-        _DELETE_FILES + condition + " ORDER BY delete_file_id", [snapshot_id, table.table_id, *parameters]
-    )
+    condition, parameters = _among("data_file_id", data_file_ids, 2)
+    query = _DELETE_FILES + _of(tables.values()) + condition + " ORDER BY delete_file_id"
     delete_files: dict[int, DeleteFile] = {}
-    for data_file_id, *row in rows:
+    for table_id, data_file_id, *row in transaction.rows(query, [snapshot_id, *parameters]):
+        if table_id not in tables:
+            continue
+        table = tables[table_id]
         file = to_delete_file(table, row)
         if data_file_id in delete_files:
             raise CatalogError(
                 f"the data file {data_file_id} of {table.full_name} has two live delete files "
                 f"at version {snapshot_id}, {delete_files[data_file_id].path!r} and {file.path!r}: two concurrent "
-                "damaged the table",
+                "deletes damaged the table",
                 hint=f"write the table again, from a version before {file.begin_snapshot}: only these are intact",
             )
         delete_files[data_file_id] = file
@@ -238,30 +254,34 @@ def _delete_files(
 
 
 def _inlined_deletes(
-    transaction: MetadataTransaction, table: TableInfo, snapshot_id: int, data_file_ids: Sequence[int] | None
+    transaction: MetadataTransaction, table_ids: Iterable[int], snapshot_id: int, data_file_ids: Sequence[int] | None
 ) -> dict[int, list[int]]:
-    name = inlined_deletes_table(table.table_id)
-    positions: dict[int, list[int]] = defaultdict(list)
-    if not transaction.has_table(name):  # DuckLake creates it with the first inlined delete
-        return positions
     condition, parameters = _among("file_id", data_file_ids, 2)
-    # Its `row_id` is the position in the file, not the row id.
-    sql = f"SELECT DISTINCT file_id, row_id FROM {identifier(name)} WHERE begin_snapshot <= $1{condition} ORDER BY ALL"  # noqa: S608
-    for data_file_id, position in transaction.rows(sql, [snapshot_id, *parameters]):
-        positions[data_file_id].append(position)
+    positions: dict[int, list[int]] = defaultdict(list)
+    # DuckLake creates it with the first inlined delete
+    for name in transaction.existing_tables([inlined_deletes_table(table_id) for table_id in table_ids]):
+        # Its `row_id` is the position in the file, not the row id.
+        sql = f"SELECT DISTINCT file_id, row_id FROM {identifier(name)} WHERE begin_snapshot <= $1{condition}"  # noqa: S608
+        for data_file_id, position in transaction.rows(f"{sql} ORDER BY ALL", [snapshot_id, *parameters]):
+            positions[data_file_id].append(position)
     return positions
 
 
 def _partition_values(
-    transaction: MetadataTransaction, table: TableInfo, data_file_ids: Sequence[int] | None
+    transaction: MetadataTransaction, tables: Iterable[TableInfo], data_file_ids: Sequence[int] | None
 ) -> dict[int, list[tuple[int, str | None]]]:
-    condition, parameters = _among("data_file_id", data_file_ids, 2)
+    condition, parameters = _among("data_file_id", data_file_ids, 1)
     values: dict[int, list[tuple[int, str | None]]] = defaultdict(list)
-    for data_file_id, *value in transaction.rows(
-        _PARTITION_VALUES + condition + " ORDER BY partition_key_index", [table.table_id, *parameters]
-    ):
+    query = _PARTITION_VALUES + _of(tables) + condition + " ORDER BY partition_key_index"
+    for data_file_id, *value in transaction.rows(query, parameters):
         values[data_file_id].append((value[0], value[1]))
     return values
+
+
+def _of(tables: Iterable[TableInfo]) -> str:
+    """An AND condition for the rows of one table; empty if there are several, which are then all."""
+    first, *others = [table.table_id for table in tables] or [NO_ID]
+    return "" if others else f" AND table_id = {first:d}"
 
 
 def _among(column: str, ids: Sequence[int] | None, parameter: int) -> tuple[str, list[object]]:

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from lakeconf.catalog.changes import made_changes
-from lakeconf.catalog.pruning.scan_plan import plan_in
+from lakeconf.catalog.data_file import DataFile, load_data_files, load_files_of
+from lakeconf.catalog.forgotten_deletes import check_deletes, forgetful_tables
+from lakeconf.catalog.pruning.scan_plan import inlined_counts_of_all, inlined_row_counts
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
 from lakeconf.catalog.snapshot import Snapshot, snapshots
-from lakeconf.catalog.tables import joined_name, key_text, load_table
+from lakeconf.catalog.tables import TableInfo, find_table, joined_name, key_text, load_table, tables_in
 from lakeconf.ducklake import INTERNAL_SCHEMA
 
 _KEY_COLUMNS = """
@@ -103,11 +105,33 @@ class TableChange:
 
 def stored_rows(reader: CatalogReader, table: str, snapshot_id: int) -> tuple[list[TableFile], int]:
     """Returns the data files of a table at a snapshot, and the number of rows in the catalog."""
-    time_zone = reader.time_zone
     with reader.transaction() as transaction:
-        plan = plan_in(transaction, time_zone, table, snapshot_id)
-        keys = _partition_keys(transaction, plan.table.table_id)
-    files = [
+        info = find_table(transaction, table, snapshot_id)
+        files = load_data_files(transaction, info, snapshot_id)
+        inlined = sum(inlined_row_counts(transaction, info, snapshot_id).values())
+        return _table_files(transaction, info, files), inlined
+
+
+def stored_rows_of_all(reader: CatalogReader, snapshot_id: int) -> dict[str, tuple[list[TableFile], int]]:
+    """Returns the same of each table of the lake, by its name, with a few queries for all."""
+    with reader.transaction() as transaction:
+        tables = tables_in(transaction, snapshot_id)
+        may_be_wrong = {table_id for table_id, *_ in forgetful_tables(transaction)}
+        for table in tables:
+            if table.table_id in may_be_wrong:
+                check_deletes(transaction, table.table_id, table.full_name, snapshot_id)
+        files = load_files_of(transaction, tables, snapshot_id)
+        inlined = inlined_counts_of_all(transaction, snapshot_id)
+        return {
+            table.full_name: (_table_files(transaction, table, files[table.table_id]), inlined.get(table.table_id, 0))
+            for table in tables
+        }
+
+
+def _table_files(transaction: MetadataTransaction, table: TableInfo, files: Sequence[DataFile]) -> list[TableFile]:
+    is_partitioned = any(file.partition_id is not None for file in files)
+    keys = _partition_keys(transaction, table.table_id) if is_partitioned else {}
+    return [
         TableFile(
             path=file.path,
             rows=file.record_count,
@@ -118,17 +142,15 @@ def stored_rows(reader: CatalogReader, table: str, snapshot_id: int) -> tuple[li
             partition=tuple(value for _, value in file.partition_values),
             partition_keys=keys.get(file.partition_id, ()),
         )
-        for file in plan.files
+        for file in files
     ]
-    return files, plan.inlined_row_count
 
 
 def _partition_keys(transaction: MetadataTransaction, table_id: int) -> dict[int | None, tuple[str, ...]]:
     """The keys of each partitioning of a table, with the newest names of the columns."""
-    columns = transaction.rows(_KEY_COLUMNS, [table_id])
-    names = dict(transaction.rows(_COLUMN_NAMES, [table_id]) if columns else [])
+    names = dict(transaction.rows(_COLUMN_NAMES, [table_id]))
     keys: dict[int | None, tuple[str, ...]] = {}
-    for partition_id, column_id, transform in columns:
+    for partition_id, column_id, transform in transaction.rows(_KEY_COLUMNS, [table_id]):
         keys[partition_id] = (*keys.get(partition_id, ()), key_text(transform, names[column_id]))
     return keys
 

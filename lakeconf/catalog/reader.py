@@ -393,6 +393,14 @@ class MetadataTransaction:
             return False
         return True
 
+    def existing_tables(self, names: Sequence[str]) -> list[str]:
+        """Those of some names that tables of the metadata database have now, in their order."""
+        if self.own_query is None or len(names) == 1:
+            return [name for name in names if self.has_table(name)]
+        query = "SELECT name FROM sqlite_master WHERE type = 'table'"
+        existing = {name for (name,) in self.rows(f"FROM {self.own_query}{literal(query)})")}
+        return [name for name in names if name in existing]
+
 
 @functools.lru_cache(256)
 def _typed(columns: str) -> str:

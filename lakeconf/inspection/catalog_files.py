@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from lakeconf.catalog.admission import compose_path
-from lakeconf.catalog.history import TableFile, stored_rows
+from lakeconf.catalog.history import TableFile, stored_rows, stored_rows_of_all
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.connection.connection import Connection
 from lakeconf.lake.lake import Lake
@@ -62,8 +62,10 @@ class TableSize:
 def table_sizes(lake: Lake, *, own: bool = False) -> list[TableSize]:
     """Returns the tables of a lake with their files, at the lake's snapshot; the `own` ones of a branch, or all."""
     scope = lake._scope  # noqa: SLF001 - as below
-    names = [name for name in lake.tables() if not own or scope.source(name).session is scope.session]
-    return [table_size(lake, name) for name in names]
+    sizes = stored_rows_of_all(scope.session.reader, scope.snapshot_id)
+    named = {name: TableSize(name, tuple(files), inlined_rows) for name, (files, inlined_rows) in sizes.items()}
+    names = [name for name in lake.tables() if name in named or not own]
+    return [named[name] if name in named else table_size(lake, name) for name in names]
 
 
 def table_size(lake: Lake, table: str) -> TableSize:

@@ -25,7 +25,7 @@ from lakeconf.catalog.column_types import (
     integer_bits,
     parsed_type,
 )
-from lakeconf.catalog.history import change_summaries, history, stored_rows
+from lakeconf.catalog.history import change_summaries, history, stored_rows, stored_rows_of_all
 from lakeconf.catalog.reader import MetadataTransaction
 from lakeconf.catalog.snapshot import Snapshot, by_timestamp, by_version, latest, snapshots
 from lakeconf.engines.spark.spark_types import duckdb_type
@@ -279,6 +279,38 @@ def test_files_of_a_table_with_their_deletes(tmp_path: Path) -> None:
         assert (first.partition, second.partition) == (("x",), (None,))
         assert [file.partition for file in stored_rows(source.reader, "t", 3)[0]] == [("x",)]
         assert stored_rows(source.reader, "t", 2) == ([], 0)
+
+
+def test_files_of_all_tables_are_those_of_each(source: AttachedLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At every version, and with as many statements for many tables as for few."""
+    source.run('CREATE SCHEMA lake."odd.schema"', "CREATE TABLE lake.empty (a INTEGER)")
+    for name in ("plain", '"odd.schema".keyed'):
+        source.run(f"CREATE TABLE lake.{name} (a INTEGER, p VARCHAR)")
+    source.run('ALTER TABLE lake."odd.schema".keyed SET PARTITIONED BY (p)')
+    for name in ("plain", '"odd.schema".keyed'):
+        source.run(f"INSERT INTO lake.{name} SELECT i, 'x' FROM range(100) AS r(i)")
+        source.run("CALL lake.set_option('data_inlining_row_limit', 0)", f"DELETE FROM lake.{name} WHERE a < 3")
+        source.run("CALL lake.set_option('data_inlining_row_limit', 10)", f"DELETE FROM lake.{name} WHERE a > 97")
+        source.run(f"INSERT INTO lake.{name} VALUES (7, 'y')", f"INSERT INTO lake.{name} VALUES (8, 'z')")
+    source.run("ALTER TABLE lake.plain RENAME TO renamed", "DROP TABLE lake.empty")
+    for version in source.versions():
+        every = stored_rows_of_all(source.reader, version)
+        assert every == {name: stored_rows(source.reader, name, version) for name in every}
+    assert sorted(every) == ['"odd.schema".keyed', "main.renamed"]
+    live = [(sum(file.rows - file.deleted_rows for file in files), rows) for files, rows in every.values()]
+    assert live == [(95, 2), (95, 2)]
+
+    sent: list[str] = []
+    read = MetadataTransaction.rows
+    monkeypatch.setattr(MetadataTransaction, "rows", lambda *call: (sent.append(call[1]), read(*call))[1])
+    counts = []
+    for number in range(2):
+        for name in range(10):
+            source.run(f"CREATE TABLE lake.t_{number}_{name} AS SELECT 1 AS a")
+        sent.clear()
+        assert len(stored_rows_of_all(source.reader, source.newest)) == 12 + 10 * number
+        counts.append(len(sent))
+    assert counts[0] == counts[1] < 20
 
 
 def test_history_lists_the_changes_of_one_table(file_lake: AttachedLake) -> None:

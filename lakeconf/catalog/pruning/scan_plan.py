@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
@@ -28,6 +29,8 @@ _VIRTUAL = {"rowid": INTERNAL_ROW_ID.name, "snapshot_id": INTERNAL_SNAPSHOT_ID.n
 Plan = TypeVar("Plan")
 # How often a plan is made if flushes move its inlined rows before they are read; each takes some milliseconds.
 _ATTEMPTS = 50
+# How many tables with inlined rows one statement counts.
+_MOST_COUNTED = 100
 _log = event_logger("plan")
 # A file whose rows have several snapshots does not tell how many of them are visible.
 _FILES = f"""
@@ -193,11 +196,32 @@ def _is_inlined(reader: CatalogReader, plan: ScanPlan, names: set[str]) -> str:
 
 def inlined_row_counts(transaction: MetadataTransaction, table: TableInfo, snapshot_id: int) -> dict[str, int]:
     """Returns the number of inlined rows visible at the snapshot, by inlined data table."""
-    counts = {
-        name: transaction.rows(_visible_inlined("count(*)", name), [snapshot_id])[0][0]
-        for (name,) in transaction.rows(INLINED_TABLES, [table.table_id])
-    }
-    return {name: count for name, count in counts.items() if count}
+    names = [name for (name,) in transaction.rows(INLINED_TABLES, [table.table_id])]
+    return _visible_counts(transaction, names, snapshot_id)
+
+
+def inlined_counts_of_all(transaction: MetadataTransaction, snapshot_id: int) -> dict[int, int]:
+    """Returns the number of inlined rows of each table of the snapshot that has any."""
+    rows = transaction.rows("SELECT table_name, table_id FROM ducklake_inlined_data_tables")
+    owners = {str(name): int(table_id) for name, table_id in rows}
+    counts: dict[int, int] = defaultdict(int)
+    names = list(owners)
+    for start in range(0, len(names), _MOST_COUNTED):
+        for name, count in _visible_counts(transaction, names[start : start + _MOST_COUNTED], snapshot_id).items():
+            counts[owners[name]] += count
+    return counts
+
+
+def _visible_counts(transaction: MetadataTransaction, names: Sequence[str], snapshot_id: int) -> dict[str, int]:
+    """The numbers of visible rows of inlined data tables, without those that have none."""
+    if not names:
+        return {}
+    # Not by DuckDB's scans of SQLite: they take two tables with equal columns for one, and count its rows twice.
+    query = " UNION ALL ".join(
+        _visible_inlined(f"{literal(name)} AS name, count(*) AS counted", name) for name in names
+    )
+    counts = dict(transaction.own_rows(query, "name VARCHAR, counted BIGINT", [snapshot_id]))
+    return {name: counts[name] for name in names if counts[name]}
 
 
 def _visible_inlined(selected: str, table: str) -> str:
