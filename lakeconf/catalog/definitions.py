@@ -27,7 +27,7 @@ _seeing = threading.Lock()
 # A process that uses more tables reads their definitions again.
 _MOST = 256
 _REPLACED, _OPEN_AGAIN = "the catalog was replaced while the lake was open", "open the lake again: store.open()"
-# The SQL of every catalog.
+# The SQL of every catalog: of the snapshots since $4, so that a long history costs nothing.
 STATE = """
     SELECT max(CASE WHEN snapshot_id = $1 THEN schema_version END) AS version,
         max(CASE WHEN snapshot_id = $2 THEN CAST(snapshot_time AS VARCHAR) END) AS moment,
@@ -36,7 +36,8 @@ STATE = """
         max(newest) AS newest,
         max(CASE WHEN snapshot_id = newest THEN CAST(snapshot_time AS VARCHAR) END) AS newest_moment,
         max(schema_version) AS newest_version
-    FROM ducklake_snapshot, (SELECT max(snapshot_id) AS newest FROM ducklake_snapshot) AS n
+    FROM ducklake_snapshot, (SELECT max(snapshot_id) AS newest FROM ducklake_snapshot WHERE snapshot_id >= $4) AS n
+    WHERE snapshot_id >= $4
 """
 STATE_TYPES = (
     "version BIGINT, moment VARCHAR, seen_moment VARCHAR, seen_info VARCHAR, newest BIGINT, newest_moment VARCHAR, "
@@ -50,7 +51,11 @@ class _Proof(NamedTuple):
     schema_version: int  # the schema version of the snapshot at which it was read
     newest: int  # the newest snapshot
     moment: str  # the time of the newest snapshot, as the catalog writes it
-    newest_version: int  # the highest schema version
+    newest_version: int  # the highest schema version since the oldest of these snapshots
+
+    def holds(self, version: int, moment: str | None, newest_version: int) -> bool:
+        """True if the snapshots still exist, and no commit since has changed a definition."""
+        return (version, moment) == (self.schema_version, self.moment) and newest_version <= self.newest_version
 
 
 class _Seen(NamedTuple):
@@ -107,7 +112,7 @@ class Definitions(Generic[Definition]):
             self._see(_Seen(newest_now, _time(moment_now)))
         if version is None:
             return read(exists=False)
-        is_same = remembered is not None and remembered.proof == (version, newest, moment, newest_version)
+        is_same = remembered is not None and remembered.proof.holds(version, moment, newest_version)
         value = remembered.value if remembered is not None and is_same else read(exists=True)
         # A proof by the snapshot that is the newest now lasts longer: older ones expire.
         _remember(self._remembered, name, _Remembered(value, _Proof(version, newest_now, moment_now, newest_version)))

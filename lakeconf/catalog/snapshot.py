@@ -12,12 +12,22 @@ from lakeconf.errors import CatalogError, LakeconfError, SnapshotNotFoundError
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 # The time as a number: fetching a TIMESTAMPTZ into Python needs another library, and SQLite stores it as text.
-_SNAPSHOTS = """
-    SELECT snapshot_id, epoch_us(CAST(snapshot_time AS TIMESTAMPTZ)) AS microseconds, schema_version,
-        changes_made, author, commit_message, commit_extra_info
-    FROM ducklake_snapshot LEFT JOIN ducklake_snapshot_changes USING (snapshot_id)
+_COLUMNS = """
+    snapshot_id, epoch_us(CAST(snapshot_time AS TIMESTAMPTZ)) AS microseconds, schema_version, changes_made, author,
+    commit_message, commit_extra_info
 """
+_SNAPSHOTS = f"SELECT {_COLUMNS} FROM ducklake_snapshot LEFT JOIN ducklake_snapshot_changes USING (snapshot_id)"  # noqa: S608
 _NEWEST = " ORDER BY snapshot_id DESC LIMIT 1"
+# One of them: SQLite finds it by its index, and DuckDB would read all snapshots.
+_ROW = """
+    SELECT s.snapshot_id, snapshot_time, schema_version, changes_made, author, commit_message, commit_extra_info
+    FROM ducklake_snapshot AS s LEFT JOIN ducklake_snapshot_changes AS c ON c.snapshot_id = s.snapshot_id
+    WHERE s.snapshot_id =
+"""
+_ROW_TYPES = (
+    "snapshot_id BIGINT, snapshot_time VARCHAR, schema_version BIGINT, changes_made VARCHAR, author VARCHAR, "
+    "commit_message VARCHAR, commit_extra_info VARCHAR"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +62,7 @@ def snapshots(reader: CatalogReader) -> tuple[Snapshot, ...]:
 def latest(reader: CatalogReader) -> Snapshot:
     """Returns the latest snapshot."""
     with reader.transaction() as transaction:
-        rows = transaction.rows(_SNAPSHOTS + _NEWEST)
+        rows = _rows_of(transaction, "(SELECT max(snapshot_id) FROM ducklake_snapshot)")
         if not rows:
             raise SnapshotNotFoundError("the catalog has no snapshot")
         newest = _snapshot(rows[0])
@@ -65,7 +75,7 @@ def by_version(reader: CatalogReader, version: int) -> Snapshot:
     version = version_number(version)
     with reader.transaction() as transaction:
         require(transaction, version)
-        return _snapshot(transaction.rows(f"{_SNAPSHOTS} WHERE snapshot_id = ?", [version])[0])
+        return _snapshot(_rows_of(transaction, f"{version:d}")[0])
 
 
 def by_timestamp(reader: CatalogReader, timestamp: datetime | str) -> Snapshot:
@@ -83,6 +93,12 @@ def by_timestamp(reader: CatalogReader, timestamp: datetime | str) -> Snapshot:
                 hint="list the snapshots with lake.snapshots(), or: lakeconf snapshots",
             )
         return _snapshot(rows[0])
+
+
+def _rows_of(transaction: MetadataTransaction, snapshot_id: str) -> list[tuple[Any, ...]]:
+    """The row of a snapshot like those of `_SNAPSHOTS`, if there is one; its id as SQL."""
+    row = transaction.own_sql(_ROW + snapshot_id, _ROW_TYPES)
+    return transaction.rows(f"SELECT {_COLUMNS} FROM ({row})")  # noqa: S608
 
 
 def chosen(reader: CatalogReader, version: int | None, timestamp: datetime | str | None) -> Snapshot:

@@ -194,7 +194,8 @@ def load_table(reader: CatalogReader, name: str, snapshot_id: int) -> TableInfo:
     with reader.transaction() as transaction:
 
         def state(newest: int, seen: int) -> tuple[Any, ...]:
-            return transaction.own_rows(STATE, STATE_TYPES, [snapshot_id, newest, seen])[0]
+            oldest = min((version for version in (snapshot_id, newest, seen) if version >= 0), default=0)
+            return transaction.own_rows(STATE, STATE_TYPES, [snapshot_id, newest, seen, oldest])[0]
 
         read = partial(_read_table, transaction, name, snapshot_id)
         table = reader.definitions.get(name, state, read)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import sqlite3
 from datetime import UTC, datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -28,10 +29,12 @@ from lakeconf.catalog.column_types import (
 from lakeconf.catalog.history import change_summaries, history, stored_rows, stored_rows_of_all
 from lakeconf.catalog.reader import MetadataTransaction
 from lakeconf.catalog.snapshot import Snapshot, by_timestamp, by_version, latest, snapshots
+from lakeconf.catalog.tables import load_table
 from lakeconf.engines.spark.spark_types import duckdb_type
 from lakeconf.errors import SnapshotNotFoundError, TableNotFoundError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from catalog_lake import AttachedLake
@@ -279,6 +282,39 @@ def test_files_of_a_table_with_their_deletes(tmp_path: Path) -> None:
         assert (first.partition, second.partition) == (("x",), (None,))
         assert [file.partition for file in stored_rows(source.reader, "t", 3)[0]] == [("x",)]
         assert stored_rows(source.reader, "t", 2) == ([], 0)
+
+
+def test_a_long_history_is_not_read_to_find_one_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite finds what these queries need by its index."""
+    sent: list[tuple[str, Sequence[Any]]] = []
+    own_rows, own_sql = MetadataTransaction.own_rows, MetadataTransaction.own_sql
+
+    def rows(self: MetadataTransaction, sql: str, columns: str, parameters: Sequence[Any] = (), **rest: Any) -> Any:
+        sent.append((sql, parameters))
+        return own_rows(self, sql, columns, parameters, **rest)
+
+    def written(self: MetadataTransaction, sql: str, columns: str) -> str:
+        sent.append((sql, ()))
+        return own_sql(self, sql, columns)
+
+    monkeypatch.setattr(MetadataTransaction, "own_rows", rows)
+    monkeypatch.setattr(MetadataTransaction, "own_sql", written)
+    with lake("sqlite", tmp_path) as source:
+        source.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1)")
+        reader = source.reader
+        assert latest(reader) == by_version(reader, 2)
+        assert load_table(reader, "t", 2) == load_table(reader, "t", 2)
+    catalog = sqlite3.connect(tmp_path / "catalog.sqlite")
+    plans = [
+        [detail for *_, detail in catalog.execute(f"EXPLAIN QUERY PLAN {sql}", tuple(parameters))]
+        for sql, parameters in sent
+        if "ducklake_snapshot" in sql
+    ]
+    catalog.close()
+    assert len(plans) >= 4
+    assert [
+        plan for plan in plans if any("SCAN ducklake_snapshot" in detail or "SCAN s" in detail for detail in plan)
+    ] == []
 
 
 def test_files_of_all_tables_are_those_of_each(source: AttachedLake, monkeypatch: pytest.MonkeyPatch) -> None:
