@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 
 import lakeconf
-from lakeconf.engines.spark.start import spark_session
 from lakeconf.pipelines import Full, Merge, Model, Pipeline, Query, Seed, run
 
 HERE = Path(__file__).parent
@@ -53,7 +52,7 @@ def show(title: str, pipeline: Pipeline, lake: lakeconf.Lake) -> None:
 def main() -> None:
     shutil.rmtree(HERE / ".lakeconf", ignore_errors=True)
     store = lakeconf.init(HERE).get_store()
-    session = spark_session(store) if sys.argv[1:] == ["spark"] else None
+    session = lakeconf.spark_session(store) if sys.argv[1:] == ["spark"] else None
     with store.open(session) as lake:
         show("the first run:", revenue(FIRST), lake)
         show("nothing has changed:", revenue(FIRST), lake)

@@ -128,7 +128,14 @@ def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs a command."""
+    """Runs a command of `lakeconf` in this process, which keeps a Spark session for the next one.
+
+    Args:
+        arguments: The command and its options, as after `lakeconf` in a shell.
+
+    Returns:
+        The exit code. Errors are printed, not raised.
+    """
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning

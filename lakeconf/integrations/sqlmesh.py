@@ -51,7 +51,7 @@ class LakeConnectionConfig(DuckDBConnectionConfig):
         return [config.get_store(name) for name in self.stores]
 
 
-def connection(*stores: str, config: str | os.PathLike[str] | None = None, **settings: Any) -> LakeConnectionConfig:
+def connection(*stores: str, config: str | os.PathLike[str] | None = None, **settings: Any) -> DuckDBConnectionConfig:
     """Creates a connection for a gateway: `GatewayConfig(connection=connection("prod"))`.
 
     Args:

@@ -18,6 +18,7 @@ import yaml
 from doc_pages import blocks
 from source_tree import REPOSITORY
 
+import lakeconf
 from lakeconf.cli.app import run
 from lakeconf.config.codes import explanation
 from lakeconf.config.config import validate
@@ -133,6 +134,9 @@ def test_ci_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert set(step["steps"][1]["with"]) <= set(yaml.safe_load((REPOSITORY / "action.yml").read_text())["inputs"])
     assert hook["repos"][0]["hooks"] == [{"id": "lakeconf-validate"}]
+    pinned = (hook["repos"][0]["rev"], step["steps"][1]["uses"], job["lakeconf"]["script"][0])
+    version = lakeconf.__version__
+    assert pinned == (f"v{version}", f"lakeconf/lakeconf@v{version}", f"pip install lakeconf=={version}")
 
 
 def test_github_action_pins_all_requirements() -> None:

@@ -10,11 +10,10 @@ import duckdb
 import pytest
 from doc_pages import block, named
 from shell import run_shell
-from sqlmesh.core.config import DuckDBConnectionConfig
 
 import lakeconf
 from lakeconf.errors import ConfigError, ConnectionFailed
-from lakeconf.integrations.sqlmesh import connection
+from lakeconf.integrations.sqlmesh import LakeConnectionConfig, connection
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,10 +49,9 @@ def test_plan_and_run_on_two_stores(server_project: Project) -> None:
     assert (server_project.folder / "sqlmesh_state.db").exists()
     server_project.assert_no_secret(text=output)
 
-
-def test_connection_is_a_duckdb_connection_of_sqlmesh(project: Path) -> None:
     made = connection("dev")
-    assert isinstance(made, DuckDBConnectionConfig)
+    made = connection("dev")
+    assert isinstance(made, LakeConnectionConfig)
     assert made.get_catalog() == "dev"
     adapter = made.create_engine_adapter()
     assert adapter.fetchone("SELECT current_database()") == ("dev",)
