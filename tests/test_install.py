@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import email
 import io
 import json
 import os
@@ -21,6 +22,7 @@ from packaging.requirements import Requirement
 from source_tree import REPOSITORY, all_imports
 from strength import in_prove
 
+import lakeconf
 from lakeconf.engines.spark.java_home import ensure_java
 
 PYPROJECT: dict[str, Any] = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
@@ -259,6 +261,24 @@ def test_packages_contain_the_modules_and_nothing_else(dist: Path) -> None:
     with tarfile.open(archive) as packed_source:
         sources = {name.partition("/")[2] for name in packed_source.getnames()}
     assert sources == modules | {"CHANGELOG.md", "LICENSE", "README.md", "pyproject.toml", ".gitignore", "PKG-INFO"}
+
+
+def test_the_readme_in_the_metadata_links_to_the_files_of_the_release(dist: Path) -> None:
+    (wheel,) = dist.glob("*.whl")
+    with zipfile.ZipFile(wheel) as packed:
+        (name,) = (name for name in packed.namelist() if name.endswith(".dist-info/METADATA"))
+        metadata = email.message_from_bytes(packed.read(name))
+    readme = (REPOSITORY / "README.md").read_text()
+    files = [link for link in re.findall(r"\]\(([^)]*)\)", readme) if not link.startswith("https://")]
+    source = f"{PROJECT['urls']['Source']}/(?:blob|raw)/v{lakeconf.__version__}/"
+    shown = metadata.get_payload()
+    assert isinstance(shown, str)
+    links = re.findall(r"\]\(([^)]*)\)", shown)
+    assert [link for link in links if not link.startswith("https://")] == []
+    assert [re.sub(source, "", link) for link in links if re.match(source, link)] == files
+    assert len(files) > 50
+    assert [link for link in files if not (REPOSITORY / link).exists()] == []
+    assert re.findall(r"/raw/v[^)]*/(\w+)\.svg", shown) == ["overview"]
 
 
 @pytest.mark.parametrize("checker", [["twine", "check", "--strict"], ["check_wheel_contents"]], ids=["twine", "wheel"])
