@@ -22,7 +22,7 @@ setup: $(STAMP) ## Create .venv with all packages of requirements.lock (PYTHON=p
 
 $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "lakeconf needs Python 3.11 or newer; $(PYTHON) is " + sys.version.split()[0] + ". Choose another: make PYTHON=python3.12 setup")'
-	@test -x $(BIN)/uv || { echo "Making .venv"; $(PYTHON) -m venv --clear .venv && $(BIN)/python -m pip install --quiet --disable-pip-version-check uv; }
+	@test -x $(BIN)/uv || { echo "Making .venv"; $(PYTHON) -m venv --clear .venv && $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement .ci/uv.txt; }
 	@echo "Installing requirements.lock (the first time takes some minutes: PySpark is 450 MB; later it comes from uv's cache)"
 	@$(BIN)/uv pip install --python $(BIN)/python --requirements requirements.lock
 	@$(BIN)/uv pip install --python $(BIN)/python --no-deps --editable .
