@@ -49,7 +49,8 @@ def test_plan_and_run_on_two_stores(server_project: Project) -> None:
     assert (server_project.folder / "sqlmesh_state.db").exists()
     server_project.assert_no_secret(text=output)
 
-    made = connection("dev")
+
+def test_connection_is_a_duckdb_connection_of_sqlmesh(project: Path) -> None:
     made = connection("dev")
     assert isinstance(made, LakeConnectionConfig)
     assert made.get_catalog() == "dev"
