@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 from local_stores import rows
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import IntegerType, StructField, StructType
 
@@ -137,6 +137,17 @@ REFUSED: dict[str, Use] = {
     "CANNOT_SAFELY_CAST": lambda f: f.select(F.col("id").cast("string"), "name", "p").writeTo("t").append(),
     "is a view": lambda f: f.alias("s").mergeInto("v", F.expr("v.id = s.id")).whenMatched().updateAll().merge(),
     "no ANALYZE TABLES and no RECOVER PARTITIONS": lambda f: f.sparkSession.catalog.recoverPartitions("t"),
+    "no format 'delta'\n  hint: omit .format": lambda f: f.write.format("delta").saveAsTable("u"),
+    "no format 'iceberg'\n": lambda f: f.write.format("iceberg").mode("append").saveAsTable("dev.main.t"),
+    "no format 'com.example.Format'": lambda f: f.write.format("com.example.Format").mode("ignore").saveAsTable("t"),
+    "no tables USING csv": lambda f: f.write.format("csv").mode("overwrite").saveAsTable("t"),
+    "no partition key cluster_by": lambda f: f.write.clusterBy("id").saveAsTable("u"),
+    "type interval day, which DuckLake": lambda f: f.selectExpr("INTERVAL '1' DAY AS a").writeTo("u").create(),
+    "type variant, which DuckLake": lambda f: f.selectExpr("array(parse_json('1')) AS a").write.saveAsTable("u"),
+    "contains only NULLs": lambda f: f.selectExpr("map('a', NULL) AS a").write.saveAsTable("u"),
+    "job that writes the rows failed": lambda f: (
+        f.select(F.udf(lambda _: 1 // 0, "long")("id").alias("id"), "name", "p").writeTo("t").append()
+    ),
 }
 
 
@@ -149,6 +160,48 @@ def test_what_a_frame_cannot_do_is_an_error(sql: SparkSession, lake: Lake) -> No
             use(frame)
     lake.refresh()
     assert len(lake.snapshots()) == before
+
+
+def test_a_stream_needs_the_methods_of_a_lake(sql: SparkSession, lake: Lake) -> None:
+    """Also a stream of Spark's that creates its table first."""
+    stream = sql.readStream.format("rate").load().select(F.col("value").alias("id"))
+    counts = stream.groupBy("id").count()
+    lake.create_view("v", "SELECT 1 AS id")
+    before = len(lake.snapshots())
+    writers = {
+        "t": stream.writeStream,
+        "new": stream.writeStream,
+        "dev.other.new": stream.writeStream.format("lakeconf").partitionBy("id"),
+        "v": stream.writeStream.outputMode("append"),
+        "complete": counts.writeStream.outputMode("complete"),
+        "update": counts.writeStream.outputMode("update").format("parquet"),
+    }
+    for name, writer in writers.items():
+        sink = f"main.{name}" if "." not in name else "other.new"
+        with pytest.raises(
+            AnalysisException, match=rf"UnsupportedError: [^\n]*\n  hint: .*lake\.stream_sink\('{sink}'\)"
+        ):
+            writer.option("checkpointLocation", "/dev/null/none").toTable(name)
+    for name in ("t", "v"):
+        with pytest.raises(
+            AnalysisException, match=rf"UnsupportedError: .*\n  hint: use lake\.stream\('main\.{name}'\)"
+        ):
+            sql.readStream.table(name)
+    lake.refresh()
+    assert len(lake.snapshots()) == before
+    assert not sql.streams.active
+
+
+def test_an_unknown_format_is_an_error_in_the_first_statement(store: Store, own: SparkSession, lake: Lake) -> None:
+    """Before Spark has loaded the catalog; a data source in Python is still one."""
+    store.attach(own, use=False)
+    with pytest.raises(AnalysisException, match="UnsupportedError: Spark has no format 'delta'"):
+        own.range(1).write.format("delta").saveAsTable("dev.main.u")
+    with pytest.raises(AnalysisException, match="UnsupportedError: a lake has no OPTIMIZE"):
+        own.sql("OPTIMIZE dev.main.t")
+    own.range(1).write.format("noop").mode("overwrite").save()
+    with pytest.raises(Exception, match="DATA_SOURCE_NOT_FOUND"):
+        own.read.format("delta").load("x")
 
 
 NEW = StructType([StructField("a", IntegerType())])

@@ -392,7 +392,7 @@ def serve(spark: SparkSession, answer: Answer) -> str:
     _ensure_callback_server(_gateway(spark))
     server, identity = _Server(spark, answer), uuid.uuid4().hex
     _java(spark, f"{_CATALOG_PACKAGE}.LakeServer").register(identity, server, server.password)
-    _java(spark, f"{_CATALOG_PACKAGE}.LakeFunction").install(spark._jsparkSession)
+    _java(spark, f"{_CATALOG_PACKAGE}.LakeCatalog").install(spark._jsparkSession)
     return identity
 
 

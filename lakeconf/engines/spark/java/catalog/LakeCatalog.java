@@ -38,8 +38,14 @@ public class LakeCatalog implements StagingTableCatalog, SupportsNamespaces, Pro
     public void initialize(String name, CaseInsensitiveStringMap options) {
         this.name = name;
         this.session = SparkSession.active();
+        install(session);
+    }
+
+    // Spark loads a catalog when a query names it; its other parts may be asked before.
+    public static void install(SparkSession session) {
         LakeReads.install(session);
         LakeFunction.install(session);
+        LakeFormats.install(session);
         LakeParser.install(session, session.sessionState().sqlParser());
     }
 
@@ -127,6 +133,7 @@ public class LakeCatalog implements StagingTableCatalog, SupportsNamespaces, Pro
     public Table loadTable(Identifier ident, long timestamp) { return load(ident, of("micros", Long.valueOf(timestamp))); }
 
     private Table load(Identifier ident, Map values) {
+        checkStreams(ident);
         if (ident.namespace().length > 2) Platform.throwException(new NoSuchTableException(ident));
         boolean isPart = ident.namespace().length == 2;
         values.put("schema", schema(ident.namespace()));
@@ -136,6 +143,16 @@ public class LakeCatalog implements StagingTableCatalog, SupportsNamespaces, Pro
         Map facts = LakeServer.ask(server, "load", values, null);
         if (facts.get("table") == null) Platform.throwException(new NoSuchTableException(ident));
         return new LakeTable(server, name, facts, !values.containsKey("version"));
+    }
+
+    // `toTable` asks for a table before it creates one. Spark's errors would not say what to do.
+    private static void checkStreams(Identifier ident) {
+        boolean writes = LakeStatements.isWithin("DataStreamWriter", "toTable");
+        if (!writes && !LakeStatements.isWithin("DataStreamReader", "table")) return;
+        String table = "('" + schema(ident.namespace()) + '.' + ident.name() + "')";
+        throw LakeServer.raised("UnsupportedError: a stream cannot " + (writes ? "write to" : "read") + " a table of a lake by its "
+            + "name\n  hint: use " + (writes ? "frame.writeStream.foreachBatch(lake.stream_sink" + table + ").option("
+            + "'checkpointLocation', …).start()" : "lake.stream" + table));
     }
 
     // The snapshot at which this analysis has read the lake already, or null: a query reads one snapshot.

@@ -25,8 +25,7 @@ public class LakeFunction extends AbstractFunction1 {
 
     LakeFunction(Function1 other) { this.other = other; }
 
-    // A catalog is loaded when a query names it, and the function is there before.
-    public static void install(SparkSession session) {
+    static void install(SparkSession session) {
         install(session.sessionState().tableFunctionRegistry());
     }
 

@@ -94,10 +94,13 @@ class LakeStatements {
     }
 
     // Spark parses expressions and types, too, in which these words may be names.
-    private static boolean isStatement() {
+    private static boolean isStatement() { return isWithin("", "parsePlan"); }
+
+    // True if this thread carries out a method of a class, by the end of its name and the start of the method's.
+    static boolean isWithin(String type, String method) {
         StackTraceElement[] calls = Thread.currentThread().getStackTrace();
         for (int at = 0; at < calls.length; at++) {
-            if (calls[at].getMethodName().startsWith("parsePlan")) return true;
+            if (calls[at].getClassName().endsWith(type) && calls[at].getMethodName().startsWith(method)) return true;
         }
         return false;
     }
