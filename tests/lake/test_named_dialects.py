@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -37,6 +38,9 @@ REFUSED = {
     "OPTIMIZE t": r"CALL dev.system.compact\('raw.t'\)",
     "optimize dev.raw.`t` ZORDER BY (id);": r"CALL dev.system.compact\('raw.t'\)",
     '/* {"app": "dbt"} */ -- twice\n OPTIMIZE t WHERE p = 1': r"CALL dev.system.compact\('raw.t'\)",
+    "/* a /* b */ it's */ OPTIMIZE -- c\\\n OPTIMIZE\n dev /**/ . raw/*.x*/.t--": r"CALL dev.system.compact\('raw.t'\)",
+    "EXECUTE IMMEDIATE 'OPTIMIZE t'": r"CALL dev.system.compact\('raw.t'\)",
+    "OPTIMIZE `t-- /*`": re.escape("CALL dev.system.compact('raw.`t-- /*`')"),
     "REORG TABLE t APPLY (PURGE)": r"CALL dev.system.compact\('raw.t'\)",
     "VACUUM t": r"CALL dev.system.cleanup",
     "VACUUM raw.t RETAIN 168 HOURS DRY RUN": r"CALL dev.system.expire_snapshots",
@@ -136,11 +140,60 @@ def test_the_same_words_elsewhere_are_sparks(sql: SparkSession, lake: Lake) -> N
         sql.sql("OPTIMIZE dev.raw.t")
 
 
+# Each with the rows that it returns, or its error. Texts and names may hold the words of statements.
+WRAPPED = {
+    "SELECT 'OPTIMIZE t', name AS restore FROM t WHERE name <> 'VACUUM t -- /*' AND id = :id": [("OPTIMIZE t", "a")],
+    "EXECUTE IMMEDIATE 'INSERT INTO t VALUES (?, ?, 3)' USING 3, 'VACUUM t'": [],
+    "EXECUTE IMMEDIATE 'SELECT count(*) > 0 FROM (DESCRIBE HISTORY t)'": "PARSE_SYNTAX_ERROR",
+    "DELETE FROM t WHERE id = :id AND name = 'x'": [],
+    "UPDATE t SET name = concat(name, :id) WHERE id = ${my.number} OR id = session.other": [],
+    "BEGIN DECLARE n BIGINT DEFAULT 10; WHILE n < 12 DO INSERT INTO t VALUES (n, 'loop', 1); SET n = n + 1; END WHILE; "
+    "MERGE INTO t USING (SELECT 11L AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE; "
+    "FOR r AS SELECT id FROM t WHERE id = 10 DO UPDATE t SET p = 10 WHERE id = r.id; END FOR; "
+    "SELECT id, p FROM t WHERE name = 'loop'; END": [(10, 10)],
+    "BEGIN DECLARE EXIT HANDLER FOR SQLEXCEPTION SELECT 'handled'; INSERT INTO t VALUES (5); END": [("handled",)],
+}
+
+
+def test_statements_within_others_have_variables_and_arguments(sql: SparkSession, lake: Lake) -> None:
+    sql.sql("USE dev.raw")
+    sql.sql("SET my.number=2")
+    sql.sql("DECLARE OR REPLACE VARIABLE other BIGINT DEFAULT 3")
+    sql.conf.set("spark.sql.scripting.enabled", "true")
+    for statement, expected in WRAPPED.items():
+        arguments = {"id": 1} if ":id" in statement else None
+        if isinstance(expected, str):
+            with pytest.raises(AnalysisException, match=expected):
+                sql.sql(statement, arguments)
+        else:
+            assert [tuple(row) for row in sql.sql(statement, arguments).collect()] == expected, statement
+    left = [(1, "a", 1), (10, "loop", 10), (2, "b1", 2), (3, "VACUUM t1", 3)]
+    assert rows(lake, "FROM raw.t") == left
+
+
+def test_sessions_made_from_another_know_the_statements_at_once(sql: SparkSession, lake: Lake) -> None:
+    """Before a query has named the lake, in several threads."""
+
+    def first(_: int) -> int:
+        own = sql.newSession()
+        with pytest.raises(AnalysisException, match=r"CALL dev\.system\.compact"):
+            own.sql("OPTIMIZE dev.raw.t")
+        return own.sql("SELECT * FROM table_changes('dev.raw.t', 0)").count()
+
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(first, range(6))) == [2] * 6
+
+
 def test_describe_history_lists_the_snapshots_of_a_table(sql: SparkSession, lake: Lake) -> None:
     sql.sql("USE dev.raw")
     expected = [change.snapshot_id for change in lake.table("raw.t").history()]
     assert len(expected) > 1
-    for statement in ("DESCRIBE HISTORY t", "/* x */ desc history dev.raw.`t` ;", "DESCRIBE\nHISTORY raw.t LIMIT 10"):
+    for statement in (
+        "DESCRIBE HISTORY t",
+        "/* x */ desc history dev.raw.`t` ;",
+        "DESCRIBE\nHISTORY raw.t LIMIT 10",
+        "DESC HISTORY /* a */ t -- b",
+    ):
         frame = sql.sql(statement)
         assert [row.snapshot_id for row in frame.collect()] == sorted(expected, reverse=True), statement
     assert sql.sql("DESCRIBE HISTORY t LIMIT 1").collect()[0].snapshot_id == max(expected)

@@ -115,6 +115,23 @@ def test_an_explained_statement_gives_the_branch_no_table(own: SparkSession, bra
         assert lake.snapshot_id == before
 
 
+def test_a_table_is_created_like_one_that_the_branch_has_not_written(own: SparkSession, branch: Store) -> None:
+    branch.attach(own, use=True)
+    with branch.open() as lake:
+        before = lake.snapshot_id
+        own.sql("CREATE TABLE raw.g LIKE raw.e")
+        own.sql("CREATE TABLE IF NOT EXISTS raw.e LIKE raw.f")
+        lake.refresh()
+        assert lake.snapshot_id == before + 1
+        assert lake.table("raw.g").schema == lake.table("raw.e").schema == {"id": "BIGINT", "kind": "VARCHAR"}
+        own.sql("INSERT INTO raw.g (id, kind) VALUES (1, DEFAULT)")
+        lake.refresh()
+        assert rows_of(lake, "raw.g") == [(1, "k")]
+        with pytest.raises(UnsupportedError, match="has not written it"):
+            lake.table("raw.e").history()
+    assert numbers(own, "SELECT count(*) FROM raw.e") == [60]
+
+
 def options(folder: Path, monkeypatch: pytest.MonkeyPatch, **more: Any) -> Options:
     monkeypatch.chdir(folder)
     return Options("raw.e", "pr", str(write_configuration(folder)), **more)

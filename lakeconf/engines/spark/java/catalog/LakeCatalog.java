@@ -47,6 +47,7 @@ public class LakeCatalog implements StagingTableCatalog, SupportsNamespaces, Pro
         LakeFunction.install(session);
         LakeFormats.install(session);
         LakeParser.install(session, session.sessionState().sqlParser());
+        LakeExtensions.extend(session.extensions());
     }
 
     public UnboundProcedure loadProcedure(Identifier ident) {

@@ -74,7 +74,7 @@ class LakeStatements {
 
     private static Pattern pattern(String begin) {
         String text = begin.replace(" ", "\\s+").replace("NAME", NAME).replace("SPACE", NAME);
-        return Pattern.compile("\\A" + text, Pattern.CASE_INSENSITIVE | Pattern.DOTALL);
+        return Pattern.compile("\\A" + text, Pattern.CASE_INSENSITIVE | Pattern.DOTALL | Pattern.UNICODE_CHARACTER_CLASS);
     }
 
     // The text that Spark parses in the place of a statement: that of a query for DESCRIBE HISTORY of a table.
@@ -105,16 +105,48 @@ class LakeStatements {
         return false;
     }
 
-    // Without the comments before it, which dbt writes.
+    // With a space in the place of each comment, which can hold others. A comment in a text or a name is none.
     private static String withoutComments(String text) {
-        String rest = text.trim();
-        while (rest.startsWith("--") || rest.startsWith("/*")) {
-            String end = rest.startsWith("--") ? "\n" : "*/";
-            int at = rest.indexOf(end, 2);
-            if (at < 0) return "";
-            rest = rest.substring(at + end.length()).trim();
+        StringBuilder kept = new StringBuilder();
+        for (int at = 0; at < text.length(); at++) {
+            char sign = text.charAt(at);
+            int end = at;
+            if (text.startsWith("--", at)) end = endOfLine(text, at);
+            else if (text.startsWith("/*", at)) end = endOfComment(text, at);
+            else if (sign == '\'' || sign == '"' || sign == '`') end = endOfQuoted(text, at);
+            if (end == at) kept.append(sign);
+            else if (sign == '-' || sign == '/') kept.append(' ');
+            else kept.append(text, at, end + 1);
+            at = end;
         }
-        return rest;
+        return kept.toString().trim();
+    }
+
+    // The places where what begins at a place ends; the end of the text if nothing ends it.
+    private static int endOfLine(String text, int from) {
+        int end = text.indexOf('\n', from);
+        while (end > 0 && text.charAt(end - 1) == '\\') end = text.indexOf('\n', end + 1);
+        return end < 0 ? text.length() - 1 : end;
+    }
+
+    private static int endOfComment(String text, int from) {
+        int depth = 0;
+        for (int at = from; at < text.length() - 1; at++) {
+            boolean begins = text.startsWith("/*", at), ends = text.startsWith("*/", at);
+            if (begins || ends) depth += begins ? 1 : -1;
+            if (begins || ends) at++;
+            if (depth == 0) return at;
+        }
+        return text.length() - 1;
+    }
+
+    private static int endOfQuoted(String text, int from) {
+        char quote = text.charAt(from);
+        for (int at = from + 1; at < text.length(); at++) {
+            if (text.charAt(at) == quote) return at;
+            if (text.charAt(at) == '\\' && quote != '`') at++;
+        }
+        return text.length() - 1;
     }
 
     private static void refuse(String[] refused, String text, SparkSession session) {
