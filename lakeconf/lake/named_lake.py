@@ -24,7 +24,13 @@ from lakeconf.catalog.tables import (
 from lakeconf.commit.scope import Scope, TableSource
 from lakeconf.ducklake import INTERNAL_SCHEMA
 from lakeconf.engines.views import view_info, view_rows
-from lakeconf.errors import LakeconfError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError
+from lakeconf.errors import (
+    CommitConflictError,
+    LakeconfError,
+    SnapshotNotFoundError,
+    TableNotFoundError,
+    UnsupportedError,
+)
 from lakeconf.lake import named_writes
 from lakeconf.lake.branches.first_write import own_table
 from lakeconf.lake.named_procedures import called, described_procedures, is_part, moment, part_of
@@ -69,7 +75,11 @@ class NamedLake:
 
     def answer(self, method: str, values: Values, frame: Any) -> Any:
         """The answer to a request of the catalog class: values for JSON, or a frame of Spark."""
-        return METHODS[method](self, values, frame)
+        try:
+            return METHODS[method](self, values, frame)
+        except CommitConflictError as error:
+            error.hint = "read the table again, and repeat the statement"  # it has no lake to refresh
+            raise
 
     def _version(self, values: Values) -> int:
         """The snapshot that a request names, or the latest."""

@@ -31,9 +31,9 @@ def lake(store: Store) -> Iterator[Lake]:
         yield lake
 
 
-SORTED = "SET SORTED BY"
-REPLACED = "CREATE OR REPLACE TABLE dev.raw.t … AS SELECT \\* FROM dev.raw.t"
-VIEW = "lake.create_view"
+SORTED = r"ALTER TABLE raw.t SET SORTED BY \(…\)"
+REPLACED = r"CREATE OR REPLACE TABLE dev.raw.t PARTITIONED BY \(…\) AS SELECT \* FROM dev.raw.t"
+VIEW = r"lake.create_view\('raw.[vw]', 'SELECT …'\)"
 REFUSED = {
     "OPTIMIZE t": r"CALL dev.system.compact\('raw.t'\)",
     "optimize dev.raw.`t` ZORDER BY (id);": r"CALL dev.system.compact\('raw.t'\)",
@@ -53,7 +53,7 @@ REFUSED = {
     "CREATE TABLE IF NOT EXISTS u CLONE t VERSION AS OF 1": "lakeconf branch",
     "CONVERT TO DELTA parquet.`/tmp/x`": "lake.adopt",
     "GENERATE symlink_format_manifest FOR TABLE t": "omit it",
-    "FSCK REPAIR TABLE t": "lakeconf verify",
+    "FSCK REPAIR TABLE t": "lakeconf verify raw.t",
     "MSCK REPAIR TABLE t": "omit it",
     "ALTER TABLE t RECOVER PARTITIONS": "omit it",
     "ANALYZE TABLE t COMPUTE STATISTICS": "omit it",
@@ -66,7 +66,7 @@ REFUSED = {
     "CREATE VIEW w AS SELECT 1 AS one": VIEW,
     "CREATE OR REPLACE VIEW dev.raw.w (a COMMENT 'x') AS SELECT 1": VIEW,
     "ALTER VIEW v AS SELECT 1 AS one": VIEW,
-    "DROP VIEW IF EXISTS v": "lake.drop_view",
+    "DROP VIEW IF EXISTS v": r"lake.drop_view\('raw.v'\)",
     "SHOW VIEWS": "lake.views",
     "SHOW VIEWS IN dev.raw LIKE 'v*'": "lake.views",
     "CREATE MATERIALIZED VIEW w AS SELECT 1 AS one": "pipeline",
@@ -77,21 +77,21 @@ REFUSED = {
     "ALTER TABLE t WRITE ORDERED BY id": SORTED,
     "ALTER TABLE t WRITE DISTRIBUTED BY PARTITION LOCALLY ORDERED BY id": SORTED,
     "ALTER TABLE t CLUSTER BY (id)": SORTED,
-    "ALTER TABLE t SET IDENTIFIER FIELDS id": "MERGE",
+    "ALTER TABLE t SET IDENTIFIER FIELDS id": "MERGE INTO dev.raw.t t USING",
     "ALTER TABLE t CREATE BRANCH b": "lakeconf branch",
     "ALTER TABLE t DROP TAG x": "lakeconf branch",
-    "ALTER TABLE t ADD CONSTRAINT c CHECK (id > 0)": "check the rows",
-    "ALTER TABLE t DROP CONSTRAINT c": "check the rows",
-    "ALTER TABLE t REPLACE COLUMNS (id BIGINT)": "ADD, DROP and RENAME COLUMN",
+    "ALTER TABLE t ADD CONSTRAINT c CHECK (id > 0)": "WHERE assert_true",
+    "ALTER TABLE t DROP CONSTRAINT c": "WHERE assert_true",
+    "ALTER TABLE t REPLACE COLUMNS (id BIGINT)": "ALTER TABLE dev.raw.t with ADD COLUMN, DROP COLUMN and RENAME COLUMN",
     "ALTER TABLE t SET SERDEPROPERTIES ('a' = 'b')": "omit it",
     "ALTER TABLE t SET TAGS ('a' = 'b')": "COMMENT ON TABLE dev.raw.t",
     "ALTER TABLE t OWNER TO me": "omit it",
     "ALTER TABLE t DROP FEATURE deletionVectors": "omit it",
-    "ALTER TABLE t ADD PARTITION (p = 3)": "use INSERT or DELETE",
-    "ALTER TABLE t PARTITION (p = 1) RENAME TO PARTITION (p = 4)": "use INSERT or DELETE",
-    "TRUNCATE TABLE t PARTITION (p = 1)": "use INSERT or DELETE",
-    "CREATE INDEX i ON t (id)": "partition or sort",
-    "DROP INDEX i ON TABLE t": "partition or sort",
+    "ALTER TABLE t ADD PARTITION (p = 3)": "DELETE FROM",
+    "ALTER TABLE t PARTITION (p = 1) RENAME TO PARTITION (p = 4)": "DELETE FROM",
+    "TRUNCATE TABLE t PARTITION (p = 1)": "DELETE FROM",
+    "CREATE INDEX i ON t (id)": REPLACED,
+    "DROP INDEX i ON TABLE t": REPLACED,
     "DROP TABLE t PURGE": r"CALL dev.system.expire_snapshots",
     "CREATE TABLE u (id INT) STORED AS PARQUET": "omit it: files are Parquet",
     "CREATE TABLE u (id INT) USING delta": "omit USING",

@@ -260,9 +260,9 @@ def test_partitions_and_properties(sql: SparkSession, lake: Lake) -> None:
     for statement, text in {
         "SHOW PARTITIONS raw.years": "raw.years is partitioned by year\\(ts\\).*raw.years.files",
         "SHOW PARTITIONS raw.e.history": "not partitioned",
-        "ALTER TABLE raw.two DROP PARTITION (a = 2, b = 'z')": "use INSERT or DELETE",
-        "ALTER TABLE raw.two ADD PARTITION (a = 1, b = 'n')": "use INSERT or DELETE",
-        "TRUNCATE TABLE raw.two PARTITION (a = 2, b = 'z')": "use INSERT or DELETE",
+        "ALTER TABLE raw.two DROP PARTITION (a = 2, b = 'z')": "DELETE FROM",
+        "ALTER TABLE raw.two ADD PARTITION (a = 1, b = 'n')": "DELETE FROM",
+        "TRUNCATE TABLE raw.two PARTITION (a = 2, b = 'z')": "DELETE FROM",
         "SHOW VIEWS IN dev.raw": "has no SHOW VIEWS",
     }.items():
         with pytest.raises(AnalysisException, match=f"(?s){text}"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -145,6 +146,33 @@ def test_two_clients_write_at_the_same_time(server: NamedServer, project: Projec
     assert project.rows(shared) == [(0, done, 1), (1, 0, 3), (2, 0, 3)]
     assert project.rows("SELECT * FROM raw.own_1 ORDER BY n") == project.rows("SELECT * FROM raw.own_2 ORDER BY n")
     project.assert_no_secret()
+
+
+# A filter of a query, which changes the table while the statement runs.
+OTHER_WRITER = """
+import sys
+import lakeconf
+with lakeconf.init({folder!r}).get_store().open() as lake:
+    lake.execute("UPDATE raw.contested SET n = n + 10 WHERE id = 0")
+sys.stdout.write(sys.stdin.read())
+"""
+
+
+def test_a_change_between_plan_and_commit_is_a_conflict_with_a_hint(server: NamedServer, project: Project) -> None:
+    script = project.folder / "other_writer.py"
+    script.write_text(OTHER_WRITER.format(folder=str(project.folder)))
+    source = f"SELECT TRANSFORM(id) USING '{sys.executable} {script}' AS (id BIGINT) FROM range(1)"
+    merge = (
+        f"MERGE INTO prod.raw.contested t USING ({source}) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET n = t.n + 1 "
+        "WHEN NOT MATCHED THEN INSERT (id, n) VALUES (s.id, 1)"
+    )
+    overwrite = f"INSERT OVERWRITE prod.raw.contested SELECT t.id, t.n FROM prod.raw.contested t JOIN ({source}) s"
+    (answers,) = server.by_connect(["CREATE TABLE prod.raw.contested AS SELECT id, 0 AS n FROM range(2)", merge])
+    output = server.by_jdbc(overwrite)
+    for text in (answers[1], output):
+        assert "CommitConflictError: raw.contested was read at snapshot" in text
+        assert "hint: read the table again, and repeat the statement" in text
+    assert project.rows("SELECT id, n % 10, n >= 20 FROM raw.contested ORDER BY id") == [(0, 0, True), (1, 0, False)]
 
 
 DBT_FILES = {

@@ -394,7 +394,7 @@ abstract class LakeChanges extends V2CommandExec {
                 Assignment assignment = (Assignment) each.next();
                 int place = place(assignment.key());
                 if (place < 0) throw LakeServer.raised("UnsupportedError: " + assignment.key().sql()
-                    + " is not a column of " + table.name() + "\n  hint: set the whole column");
+                    + " is not a column of " + table.name() + "\n  hint: set the whole column, as in SET s = named_struct('a', 1, 'b', s.b)");
                 DataType wanted = ((Attribute) columns.apply(place)).dataType();
                 if (!DataType.equalsIgnoreNullability(wanted, assignment.value().dataType())) {
                     throw LakeServer.raised("SchemaError: " + assignment.value().sql() + " is not " + wanted.sql()

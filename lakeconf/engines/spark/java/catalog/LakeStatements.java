@@ -11,18 +11,19 @@ import scala.collection.immutable.Seq;
 class LakeStatements {
     private static final String PART = "(?:`[^`]*(?:``[^`]*)*`|\\w+)";
     private static final String NAME = "(" + PART + "(?:\\s*\\.\\s*" + PART + ")*)";
-    private static final String COLUMNS = "replace the table: CREATE OR REPLACE TABLE {table} … AS SELECT * FROM {table}";
+    private static final String COLUMNS = "replace the table: CREATE OR REPLACE TABLE {table} PARTITIONED BY (…) AS SELECT * FROM {table}";
     private static final String PROCEDURE = "CALL {catalog}.system.";
-    private static final String CLEANUP = "expire snapshots and remove files: " + PROCEDURE + "expire_snapshots(…) and "
-        + PROCEDURE + "cleanup(…)";
+    private static final String CLEANUP = PROCEDURE + "expire_snapshots(older_than => current_timestamp() - INTERVAL 30 DAYS, dry_run => "
+        + "false), and then " + PROCEDURE + "cleanup(dry_run => false)";
     private static final String RESTORE = PROCEDURE + "restore('{name}', version => …)";
     private static final String COMPACT = PROCEDURE + "compact('{name}')";
     private static final String PARTITIONS = "omit it: the catalog of a lake knows the partitions and files of its tables";
     private static final String STATISTICS = "omit it: the catalog of a lake has statistics of each file";
-    private static final String FILES = "INSERT INTO {table} SELECT * FROM parquet.`…`, or lake.adopt in Python";
-    private static final String VIEWS = "use a table, a temporary view, or lake.create_view in Python";
-    private static final String QUERY = "use a table that a job writes, or a pipeline of lakeconf";
-    private static final String BRANCH = "make a branch of the whole lake: lakeconf branch";
+    private static final String FILES = "INSERT INTO {table} SELECT * FROM parquet.`…`, or in Python lake.adopt('…', '{name}')";
+    private static final String VIEWS = "CREATE TABLE, CREATE TEMPORARY VIEW, or in Python lake.create_view('{name}', 'SELECT …')";
+    private static final String QUERY = "CREATE OR REPLACE TABLE {table} AS SELECT … in a job, or a pipeline: lakeconf run";
+    private static final String SORTED = "add ORDER BY to the query, or in DuckDB: ALTER TABLE {name} SET SORTED BY (…)";
+    private static final String BRANCH = "make a branch of the whole lake: lakeconf branch STORE BRANCH";
     // What the statement begins with, what it is, and what to do. Names of namespaces have `*` in their place.
     private static final String[][] REFUSED = {
         {"OPTIMIZE NAME", "OPTIMIZE", COMPACT},
@@ -33,9 +34,9 @@ class LakeStatements {
         {"(?:DESCRIBE|DESC) DETAIL NAME", "DESCRIBE DETAIL", "DESCRIBE EXTENDED {table}, or SELECT * FROM {table}.files"},
         {"CREATE (?:OR REPLACE )?TABLE (?:IF NOT EXISTS )?NAME (?:SHALLOW |DEEP )?CLONE\\b", "CLONE",
             "copy the rows: CREATE TABLE {table} AS SELECT * FROM …; or " + BRANCH},
-        {"CONVERT TO DELTA NAME", "CONVERT TO DELTA", "lake.adopt registers Parquet files, in Python"},
+        {"CONVERT TO DELTA NAME", "CONVERT TO DELTA", "INSERT INTO … SELECT * FROM parquet.`…`, or in Python lake.adopt('…', 'schema.table')"},
         {"GENERATE \\w+ FOR TABLE NAME", "GENERATE", "omit it"},
-        {"FSCK (?:REPAIR )?TABLE NAME", "FSCK", "lakeconf verify, on the command line"},
+        {"FSCK (?:REPAIR )?TABLE NAME", "FSCK", "lakeconf verify {name}"},
         {"(?:MSCK )?REPAIR TABLE NAME", "REPAIR TABLE", PARTITIONS},
         {"ALTER TABLE NAME RECOVER PARTITIONS", "RECOVER PARTITIONS", PARTITIONS},
         {"ANALYZE TABLE NAME", "ANALYZE TABLE", STATISTICS},
@@ -44,24 +45,24 @@ class LakeStatements {
         {"COPY INTO NAME", "COPY INTO", FILES},
         {"CREATE (?:OR REPLACE )?VIEW (?:IF NOT EXISTS )?NAME", "CREATE VIEW in Spark's SQL: its views are in DuckDB's", VIEWS},
         {"ALTER VIEW NAME", "ALTER VIEW in Spark's SQL", VIEWS},
-        {"DROP VIEW (?:IF EXISTS )?NAME", "DROP VIEW in Spark's SQL", "lake.drop_view in Python"},
-        {"SHOW VIEWS(?: (?:IN|FROM) SPACE)?", "SHOW VIEWS in Spark's SQL", "lake.views in Python"},
+        {"DROP VIEW (?:IF EXISTS )?NAME", "DROP VIEW in Spark's SQL", "in Python, lake.drop_view('{name}')"},
+        {"SHOW VIEWS(?: (?:IN|FROM) SPACE)?", "SHOW VIEWS in Spark's SQL", "in Python, lake.views()"},
         {"CREATE (?:OR REPLACE )?MATERIALIZED VIEW (?:IF NOT EXISTS )?NAME", "materialized views", QUERY},
         {"REFRESH MATERIALIZED VIEW NAME", "materialized views", QUERY},
         {"CREATE (?:OR REFRESH )?STREAMING TABLE (?:IF NOT EXISTS )?NAME", "STREAMING TABLE", QUERY},
         {"ALTER TABLE NAME (?:ADD|DROP|REPLACE) PARTITION FIELD\\b", "PARTITION FIELD", COLUMNS},
-        {"ALTER TABLE NAME WRITE\\b", "WRITE ORDERED BY", "sort the rows in the query, or in DuckDB: ALTER TABLE … SET SORTED BY"},
-        {"ALTER TABLE NAME CLUSTER BY\\b", "CLUSTER BY", "sort the rows in the query, or in DuckDB: ALTER TABLE … SET SORTED BY"},
-        {"ALTER TABLE NAME (?:SET|DROP) IDENTIFIER FIELDS\\b", "IDENTIFIER FIELDS", "name the keys in ON of a MERGE"},
+        {"ALTER TABLE NAME WRITE\\b", "WRITE ORDERED BY", SORTED},
+        {"ALTER TABLE NAME CLUSTER BY\\b", "CLUSTER BY", SORTED},
+        {"ALTER TABLE NAME (?:SET|DROP) IDENTIFIER FIELDS\\b", "IDENTIFIER FIELDS", "MERGE INTO {table} t USING … s ON t.… = s.…"},
         {"ALTER TABLE NAME (?:CREATE|REPLACE|CREATE OR REPLACE|DROP) (?:BRANCH|TAG)\\b", "branches and tags of a table",
             BRANCH + "; or keep the number of a snapshot"},
-        {"ALTER TABLE NAME (?:ADD|DROP) CONSTRAINT\\b", "CONSTRAINT", "check the rows before they are written"},
-        {"ALTER TABLE NAME REPLACE COLUMNS\\b", "REPLACE COLUMNS", "ADD, DROP and RENAME COLUMN"},
+        {"ALTER TABLE NAME (?:ADD|DROP) CONSTRAINT\\b", "CONSTRAINT", "check the rows in the query: INSERT INTO {table} SELECT … WHERE assert_true(…) IS NULL"},
+        {"ALTER TABLE NAME REPLACE COLUMNS\\b", "REPLACE COLUMNS", "ALTER TABLE {table} with ADD COLUMN, DROP COLUMN and RENAME COLUMN"},
         {"ALTER TABLE NAME (?:PARTITION .+ )?SET (?:SERDE|SERDEPROPERTIES)\\b", "SERDE", "omit it: files are Parquet"},
         {"ALTER TABLE NAME (?:SET|UNSET) TAGS\\b", "TAGS", "COMMENT ON TABLE {table} IS '…'"},
         {"ALTER TABLE NAME (?:SET )?OWNER TO\\b", "OWNER", "omit it: the rights are those of the catalog"},
         {"ALTER TABLE NAME DROP FEATURE\\b", "DROP FEATURE", "omit it"},
-        {"(?:CREATE|DROP) INDEX (?:IF (?:NOT )?EXISTS )?\\w+ ON (?:TABLE )?NAME", "INDEX", "partition or sort the table"},
+        {"(?:CREATE|DROP) INDEX (?:IF (?:NOT )?EXISTS )?\\w+ ON (?:TABLE )?NAME", "INDEX", COLUMNS},
     };
     private static final Pattern[] PATTERNS = patterns();
     private static final Pattern HISTORY = pattern("(?:DESCRIBE|DESC) HISTORY NAME( LIMIT \\d+)?(?:\\s*;)?\\z");

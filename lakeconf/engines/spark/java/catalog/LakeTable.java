@@ -131,7 +131,8 @@ public class LakeTable implements SupportsRead, SupportsWrite, TruncatableTable,
     }
 
     private static RuntimeException partitions() {
-        return LakeServer.raised("UnsupportedError: a partition of a lake is its rows\n  hint: use INSERT or DELETE");
+        return LakeServer.raised("UnsupportedError: a partition of a lake is its rows\n  hint: "
+            + "INSERT INTO …, or DELETE FROM … WHERE the columns of its key have these values");
     }
     public Map loadPartitionMetadata(InternalRow partition) { return new HashMap(); }
     public void createPartition(InternalRow partition, Map properties) { throw partitions(); }
