@@ -1,4 +1,4 @@
-"""Copies files between folders and buckets: each once, verified by its size, and never half."""
+"""Copies files between folders and buckets: each once, verified by size and checksum, and never half."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from lakeconf.connection.connection import Connection
 from lakeconf.errors import FileMissingError, LakeconfError, StorageError, UnsupportedError, storage_errors
 from lakeconf.logs import event_logger
 from lakeconf.sql import exact_paths, files_sql, listing_sql, literal
+from lakeconf.transfer.checksums import differ, local_checksums, told_checksums
 from lakeconf.wording import byte_size, counted
 
 _log = event_logger("transfer")
@@ -106,11 +107,30 @@ class FileCopies:
         """The files that the target lacks."""
         wanted = [file.target for file in self.files]
         _refuse_links(wanted, self._root, _NO_LINKS)
-        there = sizes(self._target, sorted(files_below(self._target, self._root).intersection(wanted)))
-        return [file for file in self.files if there.get(file.target) != file.size]
+        there = files_below(self._target, self._root)
+        copied = [file for file in self.files if file.target in there]
+        wrong = self._wrong(copied)
+        return [file for file in self.files if file.target not in there or file in wrong]
+
+    def _wrong(self, files: Sequence[FileCopy]) -> list[FileCopy]:
+        """The copies with another size than their original, or, where both stores tell it, with another checksum."""
+        targets = [file.target for file in files]
+        with told_checksums(self._target, targets) as told_by_target:
+            there = sizes(self._target, targets)
+        complete = [file for file in files if there[file.target] == file.size]
+        remote = [file.source for file in complete if "://" in file.source]
+        with told_checksums(self._source, remote) as told_by_source:
+            sizes(self._source, remote)
+        told = told_by_source | told_by_target
+        ends = [(file.source, file.target) for file in complete]
+        pairs = (pair for source, target in ends for pair in ((source, target), (target, source)))
+        told |= local_checksums(path for path, other in pairs if "://" not in other or other in told)
+        sides = ({file.source: self._source, file.target: self._target} for file in complete)
+        same = {file for file, side in zip(complete, sides, strict=True) if not differ(side, told)}
+        return [file for file in files if file not in same]
 
     def copy(self, files: Sequence[FileCopy], progress: Progress | None = None) -> None:
-        """Copies files, and checks their sizes in the target; `progress` receives the copied bytes and all bytes."""
+        """Copies files, and verifies the copies; `progress` receives the copied bytes and all bytes."""
         total, done = sum(file.size for file in files), 0
         with (
             tempfile.TemporaryDirectory(prefix="lakeconf-") as folder,
@@ -127,10 +147,10 @@ class FileCopies:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
         _refuse_links([file.target for file in files], self._root, _NO_LINKS)
-        there = sizes(self._target, [file.target for file in files])
-        wrong = [file.target for file in files if there.get(file.target) != file.size]
-        if wrong:
-            raise StorageError(f"{wrong[0]} has another size than its original", hint="run the command again")
+        if wrong := self._wrong(files):
+            raise StorageError(
+                f"{wrong[0].target} has another size or checksum than {wrong[0].source}", hint="run the command again"
+            )
 
     def _copy(self, file: FileCopy, folder: str) -> None:
         if "://" not in file.target:

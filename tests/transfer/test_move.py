@@ -36,7 +36,15 @@ FEW = [
     (("postgres", "s3"), ("duckdb", "local")),
     (("duckdb", "local"), ("sqlite", "s3")),
 ]
-PAIRS = [*FEW, *in_prove(pair for pair in itertools.product(ENDS, ENDS) if pair not in FEW)]
+# Each pair of storages with Azure, on other pairs of catalogs than those of `FEW`.
+AZURE = [
+    (("sqlite", "local"), ("duckdb", "azure")),
+    (("duckdb", "azure"), ("postgres", "local")),
+    (("postgres", "s3"), ("sqlite", "azure")),
+    (("sqlite", "azure"), ("sqlite", "s3")),
+    (("postgres", "azure"), ("postgres", "azure")),
+]
+PAIRS = [*FEW, *in_prove([*(pair for pair in itertools.product(ENDS, ENDS) if pair not in FEW), *AZURE])]
 
 
 def made(request: pytest.FixtureRequest, folder: Path, name: str, end: tuple[str, str]) -> Store:
