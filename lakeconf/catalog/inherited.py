@@ -46,8 +46,8 @@ class BranchRecord(NamedTuple):
         )
 
 
-def branch_record(reader: CatalogReader) -> BranchRecord | None:
-    """What the latest snapshot of a lake records about the lake that it is a branch of; None if it is no branch.
+def branch_record(reader: CatalogReader, snapshot_id: int | None = None) -> BranchRecord | None:
+    """What a snapshot, by default the latest, records about the lake that this one is a branch of; None if it is none.
 
     Raises:
         BranchError: Something else has the place of the record.
@@ -55,7 +55,7 @@ def branch_record(reader: CatalogReader) -> BranchRecord | None:
     with reader.transaction() as transaction:
         rows = transaction.rows(
             f"{VIEWS} AND s.schema_name = $2 AND v.view_name = $3",
-            [transaction.newest(), INTERNAL_SCHEMA, BRANCH_RECORD],
+            [transaction.newest() if snapshot_id is None else snapshot_id, INTERNAL_SCHEMA, BRANCH_RECORD],
         )
     if not rows:
         return None
@@ -116,6 +116,22 @@ def source_in(sql: str, version: int) -> tuple[str, str] | None:
     return _unquoted(match["schema"]), _unquoted(match["table"])
 
 
+def _source(reader: CatalogReader, sql: str, snapshot_id: int) -> tuple[str, str] | None:
+    """The same in the lake of a branch, which may have been dropped and made again while it was open."""
+    parent = reader.parent
+    assert parent is not None  # noqa: S101 - the callers have it
+    source = source_in(sql, parent.snapshot_id)
+    if source is None and _VIEW.fullmatch(sql) is not None:
+        record = branch_record(reader, snapshot_id)
+        if record is not None and record.snapshot_id != parent.snapshot_id:
+            raise BranchError(
+                f"the branch {reader.alias!r} was dropped and made again at snapshot {record.snapshot_id} of the other "
+                "lake while it was open",
+                hint="open the lake again: store.open()",
+            )
+    return source
+
+
 def is_inherited(reader: CatalogReader, sql: str) -> bool:
     """True if a query of a view is that of a table which a branch has not written."""
     return reader.parent is not None and source_in(sql, reader.parent.snapshot_id) is not None
@@ -129,10 +145,9 @@ def inherited_tables(reader: CatalogReader, snapshot_id: int) -> dict[str, str]:
     """The names of the tables that a branch has not written, each with the name in the other lake."""
     if reader.parent is None:
         return {}
-    version = reader.parent.snapshot_id
     with reader.transaction() as transaction:
         rows = transaction.rows(f"{VIEWS} AND v.sql LIKE 'SELECT * FROM {PARENT}.%'", [snapshot_id])  # noqa: S608
-    sources = ((joined_name(schema, view), source_in(sql, version)) for schema, view, sql, _ in rows)
+    sources = ((joined_name(schema, view), _source(reader, sql, snapshot_id)) for schema, view, sql, _ in rows)
     return {name: _quoted(source) for name, source in sources if source is not None}
 
 
@@ -141,7 +156,7 @@ def source_of(reader: CatalogReader, name: str, snapshot_id: int) -> str | None:
     if reader.parent is None:
         return None
     view = stored_view(reader, name, snapshot_id)
-    source = None if view is None else source_in(view[0], reader.parent.snapshot_id)
+    source = None if view is None else _source(reader, view[0], snapshot_id)
     return None if source is None else _quoted(source)
 
 

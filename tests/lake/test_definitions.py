@@ -56,8 +56,12 @@ def test_existing_table_is_returned_as_it_is(two_tables: Lake) -> None:
         tx.create_table("inner", ROWS, if_not_exists=True)
     assert two_tables.tables() == ["main.inner", "main.new", "main.t", "main.u"]
     two_tables.create_view("v", "SELECT 1 AS one")
-    with pytest.raises(CommitConflictError, match='View with name "v" already exists'):
+    with pytest.raises(SchemaError, match=r"^the view main\.v already exists") as refused:
         two_tables.create_table("v", ROWS, if_not_exists=True)
+    assert refused.value.hint == "drop it first: lake.drop_view(…)"
+    with two_tables.transaction() as tx:
+        tx.drop_view("v")
+        tx.create_table("v", ROWS)
 
 
 @pytest.mark.parametrize("if_not_exists", [True, False])
@@ -103,7 +107,7 @@ def test_names_that_a_table_cannot_take_or_lose_are_refused(two_tables: Lake) ->
     for new, message in (
         ("U", r"^the table main\.U already exists"),
         ("other.t", "DuckLake cannot move main.t to the schema 'other'"),
-        ("v", "^DuckLake rejected the change: "),
+        ("V", r"^the view main\.V already exists"),
         ("{DATA_PATH}", r"the new name of main\.t contains \{DATA_PATH\}"),
     ):
         with pytest.raises(SchemaError, match=message):
@@ -119,6 +123,16 @@ def test_names_that_a_table_cannot_take_or_lose_are_refused(two_tables: Lake) ->
         with pytest.raises(SchemaError, match="belongs to lakeconf, which needs it to recognise repeated writes"):
             attempt()
     assert (two_tables.table("t").idempotency_keys(), two_tables.refresh()) == (["once"], before)
+
+
+def test_a_view_does_not_take_the_name_of_a_table(two_tables: Lake) -> None:
+    with pytest.raises(SchemaError, match=r"^main\.T is a table") as refused:
+        two_tables.create_view("T", "SELECT 1 AS one")
+    assert refused.value.hint == "drop it first: lake.drop_table(…)"
+    with two_tables.transaction() as tx:
+        tx.drop_table("t")
+        tx.create_view("t", "SELECT 1 AS one")
+    assert (two_tables.tables(), two_tables.views()) == (["main.u"], ["main.t"])
 
 
 def test_views_are_listed_and_dropped(two_tables: Lake) -> None:

@@ -15,7 +15,7 @@ from lakeconf.commit.actions import Action, AddFiles, DefineTable, Target
 from lakeconf.commit.conflicts import read_view
 from lakeconf.commit.scope import Scope, TableSource
 from lakeconf.engines.engine import Staged
-from lakeconf.errors import CommitConflictError, SchemaError, UnsupportedError
+from lakeconf.errors import CommitConflictError, UnsupportedError
 from lakeconf.lake.adoption.known_files import AdoptedFiles
 from lakeconf.logs import event_logger
 from lakeconf.sql import identifier, qualified
@@ -39,14 +39,13 @@ def write(
     engine: EngineName | None = None,
 ) -> int:
     """Carries out an operation like `perform`, on a branch after it got a table of its own."""
-    # Those that need no table: `CreateTable` finds that it exists, and `DropView` that it is no view.
-    if scope.session.parent is not None and not isinstance(operation, CreateSchema | CreateTable | DropView):
+    # Those that need no table: `CreateTable` and `CreateView` find that it exists, and `DropView` that it is no view.
+    without = isinstance(operation, CreateSchema | CreateTable | CreateView | DropView)
+    if scope.session.parent is not None and not without:
         check_engine(engine)
         scope.check_writable()
         source = scope.source(table)
         if source.session is not scope.session:
-            if isinstance(operation, CreateView):
-                raise SchemaError(f"{full_name(table)} is a table", hint="drop it first: lake.drop_table(…)")
             if isinstance(operation, DropTable):
                 return perform(scope, table, _DropInherited(source), message=f"drop table {full_name(table)}")
             if isinstance(operation, OverwriteRows) and operation.where is None:

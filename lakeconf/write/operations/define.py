@@ -111,8 +111,8 @@ class RenameTable:
         if folded(schema) != folded(new_schema):
             free = joined_name(schema, new_table_name)
             raise SchemaError(f"DuckLake cannot move {old} to the schema {new_schema!r}", hint=f"use {free!r}")
-        if table_key(name) != table_key(new_name) and exists_in(context.transaction, new_name):
-            raise SchemaError(f"the table {new} already exists", hint="drop or rename it first")
+        if table_key(name) != table_key(new_name):
+            _check_free(context, new_name, context.session.reader, hint="drop or rename it first")
         before = _changeable(context)
         _check_undefined(context, before.info)
         info = replace(before.info, name=new_table_name)
@@ -167,6 +167,8 @@ class CreateView:
     def plan(self, context: WriteContext) -> Sequence[Action]:
         """Creates the view, whose query may only compute."""
         refuse_internal(context.table)
+        if exists_in(context.transaction, context.table):
+            raise SchemaError(f"{full_name(context.table)} is a table", hint="drop it first: lake.drop_table(…)")
         # Without this check, DuckDB would run statements that follow the query.
         if not is_query(self.sql):
             raise QueryError("a view needs a single query", hint="write one SELECT … or FROM …")
@@ -270,14 +272,19 @@ def _free_folder(context: WriteContext, name: str) -> str:
     """The folder of a table that does not exist yet."""
     schema, table = split_name(name)
     with context.session.reader.one_state() as reader:
-        if exists_in(context.transaction, name, reader):
-            raise SchemaError(
-                f"the table {joined_name(schema, table)} already exists",
-                hint="use lake.table(…), or pass if_not_exists=True",
-            )
+        _check_free(context, name, reader, hint="use lake.table(…), or pass if_not_exists=True")
         folder = table_folder(reader, schema, table, context.snapshot_id)
     check_folder(context.session.reader.data_path, folder)
     return folder
+
+
+def _check_free(context: WriteContext, name: str, reader: CatalogReader, *, hint: str) -> None:
+    """Rejects the name of a table, with this hint, or of a view that the transaction does not drop."""
+    if exists_in(context.transaction, name, reader):
+        raise SchemaError(f"the table {full_name(name)} already exists", hint=hint)
+    view, actions = read_view(reader, name, context.snapshot_id), context.transaction.contents.actions
+    if view is not None and view not in [action.drops_view for action in actions if isinstance(action, DefineTable)]:
+        raise SchemaError(f"the view {full_name(name)} already exists", hint="drop it first: lake.drop_view(…)")
 
 
 def _changeable(context: WriteContext) -> Target:

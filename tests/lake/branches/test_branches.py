@@ -129,6 +129,25 @@ def test_branches_of_a_lake_are_listed_until_they_are_dropped(pair: Pair, tmp_pa
         assert lake.table("raw.e").count() == 60
 
 
+def test_an_open_branch_that_was_made_again_at_another_snapshot_is_refused(pair: Pair) -> None:
+    prod, branch = pair
+    branch.create_branch()
+    with branch.open() as lake:
+        branch.drop_branch()
+        lake.refresh()
+        assert lake.tables() == []
+        with prod.open() as other:
+            other.table("raw.e").delete("id < 50")
+        branch.create_branch()
+        lake.refresh()
+        for read in (lake.tables, lambda: lake.table("raw.e").count(), lambda: lake.table("raw.e").delete("id = 60")):
+            with pytest.raises(BranchError, match="'pr' was dropped and made again at snapshot 7") as refused:
+                read()
+            assert refused.value.hint == "open the lake again: store.open()"
+    with branch.open() as lake:
+        assert lake.table("raw.e").count() == 50
+
+
 def test_a_lake_that_is_no_branch_is_neither_filled_nor_dropped(pair: Pair) -> None:
     _, branch = pair
     with branch.replace(branch_of=None).open() as lake:
