@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -28,23 +27,22 @@ if TYPE_CHECKING:
 
     from lakeconf import Store
 
-CATALOGS, STORAGES = ("sqlite", "duckdb", "postgres"), ("local", "s3")
-ENDS = list(itertools.product(CATALOGS, STORAGES))
-# Each kind of catalog and storage is once the source and once the target.
-FEW = [
+# Each pair of catalogs and each pair of storages once.
+PAIRS = [
     (("sqlite", "local"), ("postgres", "s3")),
     (("postgres", "s3"), ("duckdb", "local")),
-    (("duckdb", "local"), ("sqlite", "s3")),
+    (("duckdb", "local"), ("sqlite", "local")),
+    *in_prove(
+        [
+            (("sqlite", "s3"), ("sqlite", "azure")),
+            (("sqlite", "local"), ("duckdb", "azure")),
+            (("duckdb", "azure"), ("duckdb", "s3")),
+            (("duckdb", "azure"), ("postgres", "local")),
+            (("postgres", "azure"), ("sqlite", "azure")),
+            (("postgres", "s3"), ("postgres", "s3")),
+        ]
+    ),
 ]
-# Each pair of storages with Azure, on other pairs of catalogs than those of `FEW`.
-AZURE = [
-    (("sqlite", "local"), ("duckdb", "azure")),
-    (("duckdb", "azure"), ("postgres", "local")),
-    (("postgres", "s3"), ("sqlite", "azure")),
-    (("sqlite", "azure"), ("sqlite", "s3")),
-    (("postgres", "azure"), ("postgres", "azure")),
-]
-PAIRS = [*FEW, *in_prove([*(pair for pair in itertools.product(ENDS, ENDS) if pair not in FEW), *AZURE])]
 
 
 def made(request: pytest.FixtureRequest, folder: Path, name: str, end: tuple[str, str]) -> Store:
