@@ -121,8 +121,8 @@ def test_first_writes_at_once_lose_and_double_nothing(
         assert len(copies) == 1
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("catalog", in_prove(["sqlite"]) + ["postgres"])
+@pytest.mark.prove
+@pytest.mark.parametrize("catalog", ["sqlite", "postgres"])
 def test_two_processes_of_spark_give_a_branch_one_table(
     catalog: str, tmp_path: Path, request: pytest.FixtureRequest, spark: SparkSession
 ) -> None:
