@@ -20,6 +20,7 @@ from lakeconf.connection.connection import Connection
 from lakeconf.ducklake import BRANCH_RECORD, INTERNAL_SCHEMA, PARENT, check_placeholders, visible_at
 from lakeconf.errors import BranchError, LakeconfError, QueryError
 from lakeconf.guard.pins import Pin, Pins
+from lakeconf.lake.branches.macros import macros
 from lakeconf.lake.cleanup import Cleanup
 from lakeconf.lake.maintenance import Maintenance
 from lakeconf.lake.opening import open_session, reader_beside
@@ -31,11 +32,6 @@ _VIEWS = f"""
     SELECT s.schema_name, v.view_name, v.sql, v.column_aliases
     FROM ducklake_view AS v JOIN ducklake_schema AS s ON s.schema_id = v.schema_id
     WHERE {visible_at(row="v")} AND {visible_at(row="s")} ORDER BY v.view_id
-"""
-_MACROS = f"""
-    SELECT s.schema_name, m.macro_name
-    FROM ducklake_macro AS m JOIN ducklake_schema AS s ON s.schema_id = m.schema_id
-    WHERE {visible_at(row="m")} AND {visible_at(row="s")} ORDER BY ALL
 """
 # What DuckLake stores in place of the name of the lake.
 _THIS_LAKE = "{DUCKLAKE_CATALOG}."
@@ -99,7 +95,7 @@ def drop_branch(store: Store) -> None:
         if names:
             drop = DefineTable(
                 table=joined_name(INTERNAL_SCHEMA, BRANCH_RECORD),
-                sql=tuple(f"DROP {kind} {qualified(own.alias, *name)}" for name, kind in names.items()),
+                sql=tuple(f"DROP {kind} {qualified(own.alias, schema, name)}" for kind, schema, name in names),
             )
             with Scope(own).transacting(f"drop the branch of {parent.name}", None, None) as scope:
                 perform(scope, drop.table, _Planned(drop))
@@ -124,13 +120,14 @@ def branches(store: Store) -> list[Pin]:
         return [] if lake.guard.marker is None else Pins(lake.reader).all()
 
 
-def _everything(own: Session) -> dict[tuple[str, str], str]:
-    """The tables and views of a lake, each with its kind."""
+def _everything(own: Session) -> list[tuple[str, str, str]]:
+    """The tables, views and macros of a lake: each with its kind, as DROP names it, its schema and its name."""
     newest = latest(own.reader).snapshot_id
-    names = {(info.schema_name, info.name): "TABLE" for info in tables(own.reader, newest)}
+    names = [("TABLE", info.schema_name, info.name) for info in tables(own.reader, newest)]
     with own.reader.transaction() as transaction:
         views = transaction.rows(_VIEWS, [newest])
-    return names | {(schema, view): "VIEW" for schema, view, *_ in views}
+    names += [("VIEW", schema, view) for schema, view, *_ in views]
+    return names + [(macro.kind, macro.schema, macro.name) for macro in macros(own.reader, newest)]
 
 
 def _parent(store: Store) -> Store:
@@ -163,10 +160,10 @@ def _check_encrypted(store: Store, other: CatalogReader, *, encrypted: bool) -> 
 
 def _check_empty(own: Session, store: str) -> None:
     """Rejects a lake that has something already."""
-    names = [name for name in _everything(own) if folded(name[0]) != INTERNAL_SCHEMA]
+    names = [joined_name(schema, name) for _, schema, name in _everything(own) if folded(schema) != INTERNAL_SCHEMA]
     if names:
         raise BranchError(
-            f"the lake of {store!r} is not empty: it has {joined_name(*names[0])}",
+            f"the lake of {store!r} is not empty: it has {names[0]}",
             hint="name a store with a new catalog and folder",
         )
 
@@ -191,11 +188,12 @@ def _filled(own: Session, store: Store, record: BranchRecord) -> Branch:
     attach_to(parent, connection, uses=False)
     connection.prefer_builtins(own.alias)
     other = reader_beside(parent, connection)
-    views, left_out = _views_of(other, record.snapshot_id)
+    definitions, left_out = _definitions_of(other, own.alias, record.snapshot_id)
     fill = FillBranch(
         table=joined_name(INTERNAL_SCHEMA, BRANCH_RECORD),
         sql=tuple(_statements(own.alias, other, record)),
-        views={name: _view(own.alias, name, sql) for name, sql in views.items()},
+        definitions=definitions,
+        names=(own.alias, *schema_names(other, record.snapshot_id)),
         left_out=left_out,
     )
     message = f"branch of {parent.name} at snapshot {record.snapshot_id}"
@@ -231,25 +229,29 @@ def _view(alias: str, name: tuple[str, str], sql: str) -> str:
     return f"CREATE VIEW {qualified(alias, *name)} AS {sql.replace(_THIS_LAKE, f'{identifier(alias)}.')}"
 
 
-def _views_of(other: CatalogReader, version: int) -> tuple[dict[tuple[str, str], str], list[str]]:
-    """The queries of the views of a lake; and why its branch does not have the others, or its macros."""
-    stored, queries, left_out = StoredQueries.load(other, version), dict[tuple[str, str], str](), list[str]()
+def _definitions_of(other: CatalogReader, alias: str, version: int) -> tuple[dict[str, str], list[str]]:
+    """The statements for the views and macros of a lake, with their names; and why its branch does not have others."""
+    stored, definitions, left_out = StoredQueries.load(other, version), dict[str, str](), list[str]()
     with other.transaction() as transaction:
-        views, macros = (transaction.rows(sql, [version]) for sql in (_VIEWS, _MACROS))
-    left_out += [f"{joined_name(*name)}: a branch has no macros" for name in macros]
+        views = transaction.rows(_VIEWS, [version])
+    for macro in macros(other, version):
+        try:
+            definitions[macro.statement(alias, other, stored)] = macro.full_name
+        except LakeconfError as error:
+            left_out.append(f"{macro.full_name}: {error.message}")
     for schema, view, sql, aliases in views:
         name = joined_name(schema, view)
         try:
             check_placeholders(f"{schema}.{view}.{sql}".replace(_THIS_LAKE, ""), f"the view {name}")
-            stored.check(find_references(sql.replace(_THIS_LAKE, f"{identifier(other.alias)}.")))
+            stored.check(find_references(f"FROM {qualified(other.alias, schema, view)}"))
         except LakeconfError as error:
             left_out.append(f"{name}: {error.message}")
             continue
         if aliases:
             left_out.append(f"{name}: it names its columns outside its query")
         elif folded(schema) != INTERNAL_SCHEMA:
-            queries[schema, view] = sql
-    return queries, left_out
+            definitions[_view(alias, (schema, view), sql)] = name
+    return definitions, left_out
 
 
 @dataclass(frozen=True)
@@ -265,23 +267,26 @@ class _Planned:
 
 @dataclass(frozen=True, kw_only=True)
 class FillBranch(DefineTable):
-    """Creates the schemas and views of a branch; views of the other lake that do not work there are left out."""
+    """Creates the schemas and views of a branch; views and macros of the other lake that fail there are left out."""
 
-    views: Mapping[tuple[str, str], str] = field(default_factory=dict)  # the statements of views of the other lake
-    left_out: list[str] = field(default_factory=list)  # names of views, each with the reason
+    definitions: Mapping[str, str] = field(default_factory=dict)  # statements for views and macros, with their names
+    names: tuple[str, ...] = ()  # the alias of the branch, and its schemas, which macros name without the lake
+    left_out: list[str] = field(default_factory=list)  # names of views and macros, each with the reason
 
     def run(self, writer: Connection, reader: CatalogReader, begun: int) -> int:
         super().run(writer, reader, begun)
-        left, known = dict(self.views), len(self.left_out)
+        alias, *schemas = self.names
+        writer.prefer_builtins(alias, schemas)
+        left, known = set(self.definitions), len(self.left_out)
         while left:
-            failed = dict[tuple[str, str], str]()
-            for name, statement in left.items():
+            failed = dict[str, str]()
+            for statement in (statement for statement in self.definitions if statement in left):
                 try:
                     writer.execute(statement)
                 except QueryError as error:  # it may need another view, or does not work in the other lake either
-                    failed[name] = error.message.splitlines()[0]
+                    failed[statement] = error.message.splitlines()[0]
             if len(failed) == len(left):
-                self.left_out[known:] = [f"{joined_name(*name)}: {reason}" for name, reason in failed.items()]
+                self.left_out[known:] = [f"{self.definitions[each]}: {reason}" for each, reason in failed.items()]
                 break
-            left = {name: left[name] for name in failed}
+            left = set(failed)
         return 0
