@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import LakeconfError, StorageError
-from lakeconf.sql import exact_paths
+from lakeconf.sql import files_sql
 
 # DuckDB shows what a store answers in this log only. It stays in memory, and ends with the question.
 _RECORD = "CALL enable_logging('HTTP', storage = 'memory')"
@@ -79,7 +79,7 @@ def read_checksum(connection: Connection, path: str) -> str:
     """The MD5 of a file's content, which is read."""
     if "://" not in path:
         return _of_file(path)
-    ((checksum,),) = connection.rows(f"SELECT md5(content) FROM read_blob({exact_paths(path)})")  # noqa: S608
+    ((checksum,),) = connection.rows(f"SELECT md5(content) FROM {files_sql('read_blob', path)}")  # noqa: S608
     return str(checksum)
 
 

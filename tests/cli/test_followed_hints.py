@@ -30,6 +30,7 @@ CASES: dict[str, Case] = {}
 ELSEWHERE = {
     "drop it first: lake.drop_table(": "tests/lake/branches/test_branches.py",
     "drop it first: lakeconf branch --drop": "tests/lake/branches/test_branches.py",
+    "open the lake again: store.open()": "tests/lake/branches/test_branches.py",
     "make it: lakeconf branch": "tests/lake/branches/test_branches.py",
     "drop the branch with `lakeconf branch --drop STORE`, and make it again": "tests/lake/branches/test_branches.py",
     "run `lakeconf branch PARENT STORE` again for that branch": "tests/lake/branches/test_branches.py",
