@@ -338,11 +338,16 @@ def test_files_of_all_tables_are_those_of_each(source: AttachedLake, monkeypatch
 
     sent: list[str] = []
     read = MetadataTransaction.rows
-    monkeypatch.setattr(MetadataTransaction, "rows", lambda *call: (sent.append(call[1]), read(*call))[1])
+
+    def reading(self: MetadataTransaction, *call: Any) -> Any:
+        sent.append(call[0])
+        return read(self, *call)
+
+    monkeypatch.setattr(MetadataTransaction, "rows", reading)
     counts = []
     for number in range(2):
-        for name in range(10):
-            source.run(f"CREATE TABLE lake.t_{number}_{name} AS SELECT 1 AS a")
+        for at in range(10):
+            source.run(f"CREATE TABLE lake.t_{number}_{at} AS SELECT 1 AS a")
         sent.clear()
         assert len(stored_rows_of_all(source.reader, source.newest)) == 12 + 10 * number
         counts.append(len(sent))
