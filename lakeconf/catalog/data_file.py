@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from lakeconf.catalog.admission import compose_path
 from lakeconf.catalog.column_types import Fact, has
-from lakeconf.catalog.reader import MetadataTransaction
+from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
 from lakeconf.catalog.tables import NO_ID, Column, TableInfo
 from lakeconf.ducklake import inlined_deletes_table, visible_at
 from lakeconf.errors import CatalogError, StorageError, UnsupportedError
@@ -160,6 +160,13 @@ def load_files_of(
         )
         by_table[table.table_id].append(file)
     return {table_id: tuple(files) for table_id, files in by_table.items()}
+
+
+def check_doubled(reader: CatalogReader, table: TableInfo, snapshot_id: int) -> None:
+    """Rejects a table of which DuckDB would return rows twice, and deleted ones."""
+    if table.table_id in reader.doubled_tables:
+        with reader.transaction() as transaction:
+            load_data_files(transaction, table, snapshot_id)
 
 
 def to_data_file(

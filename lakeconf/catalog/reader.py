@@ -57,6 +57,11 @@ _VERSION = """
     SELECT value AS version, (SELECT max(snapshot_id) FROM ducklake_snapshot) AS newest
     FROM ducklake_metadata WHERE key = 'version' AND scope IS NULL
 """
+# After two concurrent deletes, DuckLake returns the rows of a file twice, also those that both have deleted.
+_DOUBLED = """
+    SELECT DISTINCT table_id FROM ducklake_delete_file WHERE end_snapshot IS NULL
+    GROUP BY table_id, data_file_id HAVING count(*) > 1
+"""
 _VERSION_TYPES = "version VARCHAR, newest BIGINT"
 
 
@@ -163,6 +168,8 @@ class CatalogReader:
             check_numbers(cursor.rows)
         if not checked or newest > checked[0]:
             check_text(cursor.rows, self.data_path, checked[0] if checked else None)
+            self.doubled_tables.clear()
+            self.doubled_tables.update(table_id for (table_id,) in cursor.rows(_DOUBLED))
             checked[:] = [newest]
 
     @property
@@ -187,6 +194,11 @@ class CatalogReader:
         """The snapshot up to which text has been checked; empty at first."""
         return []
 
+    @cached
+    def doubled_tables(self) -> set[int]:
+        """The ids of the tables of which a file had two live delete files when the text was checked."""
+        return set()
+
     def wrote_rows(self, snapshot_id: int) -> None:
         """Takes note of a snapshot in which lakeconf only changed rows: its text needs no check."""
         if self._checked_up_to == [snapshot_id - 1]:
@@ -195,7 +207,7 @@ class CatalogReader:
     def on(self, connection: Connection) -> CatalogReader:
         """A reader of the same catalog on another connection, which knows what this one has checked."""
         other = CatalogReader(connection, self.alias, self.metadata_schema, self.parent)
-        vars(other)["_checked_up_to"] = self._checked_up_to
+        vars(other).update(_checked_up_to=self._checked_up_to, doubled_tables=self.doubled_tables)
         return other
 
     @contextlib.contextmanager

@@ -13,6 +13,7 @@ import duckdb
 import narwhals as nw
 
 from lakeconf.catalog.changes_plan import changes_sql, plan_changes
+from lakeconf.catalog.data_file import check_doubled
 from lakeconf.catalog.pruning.predicates import Predicate, is_misread_in_files, not_pushed_down, to_duckdb_sql
 from lakeconf.catalog.pruning.where import Where, predicate_of
 from lakeconf.catalog.reader import CatalogReader
@@ -53,6 +54,7 @@ class DuckDBEngine:
         self, table: str, snapshot_id: int, columns: Sequence[str] | None = None, where: Where | None = None
     ) -> nw.LazyFrame[Any]:
         info = load_table(self._reader, table, snapshot_id)
+        check_doubled(self._reader, info, snapshot_id)
         return self._scan(info, snapshot_id, list(map(_value, selected(info, columns))), where)
 
     def scan_rows(

@@ -296,6 +296,40 @@ def test_a_version_whose_rows_a_flush_has_doubled_is_an_error(
         assert ids(lake, "copy") == []
 
 
+def test_a_table_with_two_live_delete_files_of_one_file_is_an_error(
+    catalog: dict[str, Any], tmp_path: Path, engine: Any
+) -> None:
+    """DuckLake commits two concurrent deletes, and returns the rows of the file twice."""
+    deletes = [f"DELETE FROM {{lake}}.t WHERE id = {row}" for row in (1, 2)]
+    setup = ["CREATE TABLE {lake}.t AS SELECT range AS id FROM range(100)", "CREATE TABLE {lake}.other (id BIGINT)"]
+    store = made(store_of(tmp_path, catalog, data_inlining_row_limit=0), [*setup, *deletes])
+    files = "__ducklake_metadata_dev.ducklake_delete_file"
+    with store.open(engine) as lake:
+        lake.create_view("seen", "SELECT id FROM t")
+        assert len(ids(lake)) == 98
+        with store.connect() as plain:
+            plain.execute(f"INSERT INTO {files} SELECT * REPLACE (delete_file_id + 100 AS delete_file_id) FROM {files}")
+            plain.execute("INSERT INTO dev.other VALUES (1)")
+            assert len(plain.execute("SELECT id FROM dev.t").fetchall()) > 100
+        lake.refresh()
+        reads: dict[str, Callable[[], Any]] = {
+            "scan": lambda: ids(lake),
+            "query": lambda: rows(lake, "SELECT count(id) FROM main.t"),
+            "view": lambda: rows(lake, "FROM seen"),
+            "pinned": lambda: rows(lake.at(version=lake.snapshot_id), "SELECT count(id) FROM t"),
+            "statement": lambda: lake.execute("INSERT INTO other SELECT id FROM t"),
+            "write": lambda: lake.table("other").append(lake.table("t").scan()),
+        }
+        for name, read in reads.items():
+            with pytest.raises(CatalogError, match=r"two live delete files"):
+                pytest.fail(f"{name}: {read()}")
+        assert rows(lake, "SELECT id FROM other") == [(1,)]
+        with store.connect() as plain:
+            plain.execute(f"DELETE FROM {files} WHERE delete_file_id > 100")
+        lake.refresh()
+        assert len(ids(lake)) == rows(lake, "SELECT count(*) FROM t")[0][0] == 98
+
+
 @pytest.mark.parametrize("inlined", [0, 10])
 def test_a_transaction_does_not_read_earlier_versions_of_what_it_has_changed(tmp_path: Path, inlined: int) -> None:
     """ducklake#1073."""

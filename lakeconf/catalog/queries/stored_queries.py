@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from lakeconf.catalog.data_file import check_doubled
 from lakeconf.catalog.forgotten_deletes import check_deletes, forgetful_tables
 from lakeconf.catalog.inherited import VIEWS, check_sources, inherited_tables, is_inherited
 from lakeconf.catalog.pruning.hidden_columns import HiddenColumns
@@ -339,6 +340,7 @@ def check_past(
     """
     if reader.parent is not None:  # `check_inherited` checks what a branch has not written
         behind = [each for each in behind if {relation.database for relation in each.relations} != {PARENT}]
+    _check_doubled(reader, sql, behind, at)
     is_past = mentioned(sql, ()).past or any(references.past for references in behind)
     if at is None and not is_past:
         return
@@ -365,6 +367,20 @@ def check_past(
             )
         with reader.transaction() as transaction:
             check_deletes(transaction, table_id, full, at)
+
+
+def _check_doubled(reader: CatalogReader, sql: str, behind: Sequence[References], at: int | None) -> None:
+    """Rejects SQL that reads a table of which DuckDB would return rows twice."""
+    if not reader.doubled_tables:
+        return
+    with reader.transaction() as transaction:
+        version = transaction.newest() if at is None else at
+    doubled = [info for info in tables(reader, version) if info.table_id in reader.doubled_tables]
+    described = find_references(sql) or mentioned(sql, {info.name.lower() for info in doubled})
+    for info in doubled:
+        for names in (described, *behind):
+            if names.everything or any(info.name.lower() == relation.name for relation in names.relations):
+                check_doubled(reader, info, version)
 
 
 def prepare_query(
