@@ -119,7 +119,7 @@ test-python: setup ## Run the quick tests with each Python of 3.11 to 3.14 that 
 	@for version in 3.11 3.12 3.13 3.14; do \
 		command -v python$$version >/dev/null || { echo "python$$version is not installed: not tested"; continue; }; \
 		python$$version -m venv --clear .venv-python && \
-		$(BIN)/uv pip install --quiet --python .venv-python/bin/python --requirements requirements.lock && \
+		$(BIN)/uv pip install --quiet --python .venv-python/bin/python --requirements requirements.lock --requirements .ci/uv.txt && \
 		$(BIN)/uv pip install --quiet --python .venv-python/bin/python --no-deps --editable . && \
 		.venv-python/bin/python -m pytest -n 2 --dist worksteal --tier quick || exit 1; \
 	done

@@ -1,18 +1,25 @@
-"""Wrote `lakes.tar.gz` with lakeconf 0.1.0: the lakes of `lakeconf.toml`, and their rows at each snapshot."""
+"""Wrote `lakes.tar.gz` with lakeconf 0.1.0: the lakes of `lakeconf.toml`, and their rows at each snapshot.
+
+Run it in an empty folder with copies of `lakeconf.toml` and `large.sql`. Catalogs keep its path: it names no machine.
+PGHOST, PGPORT, PGDATABASE, PGUSER and LAKE_PG_PASSWORD name an empty database; `pg_dump` must be on the PATH.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import tarfile
 from pathlib import Path
 
+import duckdb
 import narwhals as nw
 
 import lakeconf
 from lakeconf.lake.lake import Lake
 from lakeconf.pipelines import declared_pipeline, run
 
-STORES = ("sqlite", "duckdb")
+STORES = ("sqlite", "duckdb", "postgres")
 
 
 def write(lake: Lake) -> None:
@@ -51,6 +58,43 @@ def write(lake: Lake) -> None:
     lake.create_view("raw.cheap", "SELECT id FROM raw.orders WHERE price < 3")
 
 
+def adopt(lake: Lake, folder: Path) -> None:
+    """A table whose file lakeconf did not write: the catalog has its absolute path."""
+    folder.mkdir()
+    with duckdb.connect() as connection:
+        connection.execute(f"COPY (SELECT i AS id FROM range(5) r(i)) TO '{folder / 'part.parquet'}'")
+    lake.adopt(str(folder), "raw.landed")
+
+
+def write_on_spark(store: lakeconf.Store) -> None:
+    """Files that Spark's executors write: of rows, and of deletes."""
+    spark = lakeconf.spark_session(store)
+    with store.open(spark) as lake:
+        rows = spark.sql("SELECT id, CAST(id AS DECIMAL(9,2)) AS price, array(id) AS list FROM range(6)").coalesce(1)
+        table = lake.create_table("raw.on_spark", rows)
+        table.append(rows, engine="spark")
+        table.delete("id = 2", engine="spark")
+    spark.stop()
+
+
+def make_branch(config: lakeconf.Config) -> None:
+    """A branch that has written one of its tables, and reads the others from its lake."""
+    store = config.get_store("branch")
+    store.create_branch()
+    with store.open() as lake:
+        lake.table("raw.items").append([{"name": "in the branch"}])
+
+
+def dump_postgres() -> None:
+    """The catalog in PostgreSQL, as SQL of any version."""
+    command = ["pg_dump", "--no-owner", "--no-privileges", "--inserts", os.environ["PGDATABASE"]]
+    environment = os.environ | {"PGPASSWORD": os.environ["LAKE_PG_PASSWORD"]}
+    dump = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    # Newer versions set what older ones do not know, and `psql` alone knows lines with a backslash.
+    lines = [line for line in dump.splitlines() if not line.startswith(("SET ", "\\", "--")) and line]
+    Path("catalog.sql").write_text("\n".join(lines) + "\n")
+
+
 def states(lake: Lake) -> dict[str, dict[str, list[str]]]:
     """The rows of each table at each snapshot, as strings."""
     return {
@@ -69,10 +113,25 @@ if __name__ == "__main__":
     for name in STORES:
         with config.get_store(name).open() as lake:
             write(lake)
+            if name == "sqlite":
+                adopt(lake, Path("landed").absolute())
             run(declared_pipeline(config), lake)
+        write_on_spark(config.get_store(name))
         with config.get_store(name).open() as lake:
             expected[name] = states(lake)
+    config.get_store("sqlite").back_up("backups")
+    make_branch(config)
+    dump_postgres()
     Path("expected.json").write_text(json.dumps(expected, indent=1))
     with tarfile.open("lakes.tar.gz", "w:gz") as archive:
-        for path in ("catalog.sqlite", "catalog.duckdb", "data", "expected.json"):
+        for path in (
+            "catalog.sqlite",
+            "catalog.duckdb",
+            "catalog.sql",
+            "branch.sqlite",
+            "backups",
+            "landed",
+            "data",
+            "expected.json",
+        ):
             archive.add(path)

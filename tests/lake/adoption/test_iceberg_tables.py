@@ -27,6 +27,8 @@ from lakeconf.errors import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from servers import S3Server
 
     from lakeconf import Store
@@ -44,9 +46,22 @@ ROWS = pa.table(
 )
 
 
+_CATALOGS: list[SqlCatalog] = []
+
+
+@pytest.fixture(autouse=True)
+def catalogs_are_closed() -> Iterator[None]:
+    """Python 3.14 reports connections that nobody closed."""
+    yield
+    for catalog in _CATALOGS:
+        catalog.close()
+    _CATALOGS.clear()
+
+
 def table_in(folder: Path, schema: pa.Schema = ROWS.schema, **options: Any) -> Any:
     folder.mkdir(exist_ok=True)
     catalog = SqlCatalog("ice", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}/tables")
+    _CATALOGS.append(catalog)
     catalog.create_namespace_if_not_exists("n")
     return catalog.create_table("n.t", schema, **options)
 
@@ -214,6 +229,7 @@ def test_an_iceberg_table_in_a_bucket_is_read_with_the_secret_of_the_lake_only(
         **{"s3.endpoint": f"http://{s3_server.endpoint}", "s3.access-key-id": keys.key_id,
            "s3.secret-access-key": keys.secret, "s3.region": s3_server.region},
     )  # fmt: skip
+    _CATALOGS.append(catalog)
     catalog.create_namespace("n")
     table = catalog.create_table("n.t", ROWS.schema)
     table.append(ROWS)
