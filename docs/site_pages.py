@@ -59,4 +59,4 @@ def _sections(page: str) -> dict[str, str]:
 def on_page_markdown(markdown: str, config: MkDocsConfig, **_: Any) -> str:
     """Lets links to other parts of the repository lead there."""
     parts = "examples|lakeconf|tests|benchmarks|CONTRIBUTING.md|CHANGELOG.md|SECURITY.md|LICENSE"
-    return re.sub(rf"\]\((?:\.\./)*(?=(?:{parts})[/)])", f"]({config.repo_url}/blob/main/", markdown)
+    return re.sub(rf"\]\((?:\.\./)*(?=(?:{parts})[/)])", f"]({config.extra['repository']}/blob/main/", markdown)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from browser import opened
-from source_tree import REPOSITORY
+from source_tree import REPOSITORY, project_file
 
 import lakeconf
 from lakeconf.backends.registry import METADATA_BACKENDS, STORAGE_BACKENDS
@@ -71,6 +71,26 @@ def test_pages_load_nothing_from_other_servers(site: Path) -> None:
         parser.feed(page.read_text())
         assert [address for address in parser.found if "//" in address] == [], page
     assert len(pages) > 40
+
+
+def test_pages_ask_no_other_server(site: Path) -> None:
+    """The scripts of the theme ask GitHub's API where a page has the component `source` with a repository."""
+    pages = {page: page.read_text() for page in site.rglob("*.html")}
+    assert [page for page, text in pages.items() if 'data-md-component="source"' in text] == []
+    links = set(
+        re.findall(r'href="(https://[^"]*)" target="_blank"[^>]*class="md-social__link"', pages[site / "index.html"])
+    )
+    assert links == {project_file()["urls"]["Source"]}
+
+
+def test_the_site_map_lists_every_page_and_a_missing_page_has_its_style(site: Path) -> None:
+    address = "https://lakeconf.github.io/lakeconf/"
+    listed = re.findall(r"<loc>(.*?)</loc>", (site / "sitemap.xml").read_text())
+    pages = {page.relative_to(site).as_posix() for page in site.rglob("*.html")} - {"404.html"}
+    assert {url.removeprefix(address) or "index.html" for url in listed} == pages
+    styles = re.findall(r'<link rel="stylesheet" href="([^"]*)"', (site / "404.html").read_text())
+    assert len(styles) > 1
+    assert [style for style in styles if not (site / style.removeprefix("/lakeconf/")).is_file()] == []
 
 
 @pytest.mark.slow
