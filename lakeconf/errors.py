@@ -99,7 +99,7 @@ class MissingDependencyError(LakeconfError, ImportError):
 
     def __init__(self, package: str, *, extra: str | None, needed_for: str) -> None:
         super().__init__(
-            f"{needed_for} needs the package {package!r}, which is not installed",
+            f"{needed_for} needs the module {package!r}, which is not installed",
             hint="run: pip install " + (package if extra is None else f"'lakeconf[{extra}]'"),
         )
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeconf.errors import exists
+from lakeconf.errors import MissingDependencyError, exists
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,3 +21,12 @@ def test_a_path_that_cannot_be_examined_is_not_taken_for_a_missing_one(tmp_path:
     for name in ("x" * 300, "loop/below"):
         with pytest.raises(OSError, match=r"too long|Too many"):
             exists(tmp_path / name)
+
+
+def test_a_missing_module_is_not_called_a_package() -> None:
+    """The package of `dotenv` is python-dotenv; PyPI has another one that is called dotenv."""
+    error = MissingDependencyError("dotenv", extra="dotenv", needed_for="--env-file")
+    assert str(error).splitlines() == [
+        "--env-file needs the module 'dotenv', which is not installed",
+        "  hint: run: pip install 'lakeconf[dotenv]'",
+    ]

@@ -40,7 +40,7 @@ except LakeconfError as error:
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == (
-        "scan_polars needs the package 'polars', which is not installed\n  hint: run: pip install 'lakeconf[polars]'\n"
+        "scan_polars needs the module 'polars', which is not installed\n  hint: run: pip install 'lakeconf[polars]'\n"
     )
 
 

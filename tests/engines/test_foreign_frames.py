@@ -142,7 +142,7 @@ def test_collect_without_the_package_names_what_to_install(
     result = subprocess.run([sys.executable, "job.py"], capture_output=True, text=True, check=False)
     *told, count = result.stdout.splitlines()
     assert result.returncode == 0, result.stderr
-    assert told == [f"this frame needs the package '{package}', which is not installed run: {hint}"] * int(count)
+    assert told == [f"this frame needs the module '{package}', which is not installed run: {hint}"] * int(count)
 
 
 def test_frame_is_one_of_narwhals() -> None:

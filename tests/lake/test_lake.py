@@ -277,7 +277,7 @@ def test_delete_and_update(lake: Lake, store: Store) -> None:
 def test_error_without_pyspark_names_the_extra(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     for missing in ("pyarrow", "pyspark"):
         monkeypatch.setitem(sys.modules, missing, None)
-        message = f"a lake on Spark needs the package '{missing}'(.|\n)*pip install 'lakeconf\\[spark\\]'"
+        message = f"a lake on Spark needs the module '{missing}'(.|\n)*pip install 'lakeconf\\[spark\\]'"
         with pytest.raises(MissingDependencyError, match=message):
             store.open(object())
     monkeypatch.setitem(sys.modules, "pyspark.sql", None)

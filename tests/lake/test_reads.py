@@ -371,7 +371,7 @@ def test_rows_in_memory_need_their_library(duckdb_lake: Lake, monkeypatch: pytes
     for name in ("polars", "pandas", "numpy"):
         monkeypatch.setitem(sys.modules, name, None)
     for read, name, extra in ((table.to_polars, "polars", "'lakeconf[polars]'"), (table.to_pandas, "pandas", "pandas")):
-        with pytest.raises(MissingDependencyError, match=f"needs the package '{name}'") as refused:
+        with pytest.raises(MissingDependencyError, match=f"needs the module '{name}'") as refused:
             read()
         assert refused.value.hint == f"run: pip install {extra}"
 
