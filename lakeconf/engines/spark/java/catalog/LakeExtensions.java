@@ -12,16 +12,16 @@ public class LakeExtensions extends AbstractFunction1 {
     private static final Map EXTENDED = new WeakHashMap();
 
     public Object apply(Object extensions) {
+        LakeFunction.installForNewSessions();
         extend((SparkSessionExtensions) extensions);
         return BoxedUnit.UNIT;
     }
 
-    // For the sessions that will be made from another.
+    // For the sessions that will be made from another, which may define a function with the name of ours.
     static void extend(SparkSessionExtensions extensions) {
         synchronized (EXTENDED) {
             if (EXTENDED.put(extensions, Boolean.TRUE) != null) return;
         }
-        LakeFunction.installForNewSessions();
         extensions.injectParser(new LakeParser.Injected());
     }
 }
