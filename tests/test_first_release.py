@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import json
 import re
 import shutil
-import sqlite3
 import tarfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import pytest
 from source_tree import REPOSITORY
 
@@ -41,9 +40,9 @@ def folder(tmp_path: Path) -> Path:
     for name in ("lakeconf.toml", "large.sql"):
         shutil.copy(RELEASE / name, tmp_path)
     # Adopted files stay where they are, so the catalog has their absolute paths.
-    with contextlib.closing(sqlite3.connect(tmp_path / "catalog.sqlite")) as catalog, catalog:
-        moved = "UPDATE ducklake_data_file SET path = replace(path, ?, ?) WHERE path_is_relative = 0"
-        assert catalog.execute(moved, (WRITTEN_AT, f"{tmp_path}/")).rowcount == 1
+    with duckdb.connect(str(tmp_path / "catalog.duckdb")) as catalog:
+        moved = "UPDATE ducklake_data_file SET path = replace(path, ?, ?) WHERE NOT path_is_relative"
+        assert catalog.execute(moved, [WRITTEN_AT, f"{tmp_path}/"]).fetchall() == [(1,)]
     return tmp_path
 
 
@@ -90,7 +89,7 @@ def test_what_spark_wrote_and_an_adopted_table_are_read(folder: Path) -> None:
             assert [(number, int(price), values) for number, price, values in rows] == [
                 (number, number, [number]) for number in (0, 1, 3, 4, 5)
             ]
-    with lakeconf.init(folder).get_store("sqlite").open() as lake:
+    with lakeconf.init(folder).get_store("duckdb").open() as lake:
         assert lake.table("raw.landed").count() == 5
 
 
@@ -119,7 +118,7 @@ def test_a_backup_is_restored(folder: Path) -> None:
 def test_the_files_of_the_release_are_small_and_name_no_machine(folder: Path) -> None:
     assert (RELEASE / "lakes.tar.gz").stat().st_size < 300_000
     local = re.compile(rb"/(?:tmp|home|root|work|dev|Users)/[\w./-]{3,}")
-    moved = folder / "catalog.sqlite"
+    moved = folder / "catalog.duckdb"
     files = [path for path in folder.rglob("*") if path.is_file() and path != moved]
     assert {path: local.findall(path.read_bytes()) for path in files if local.search(path.read_bytes())} == {}
     assert len(files) > 40

@@ -113,7 +113,7 @@ if __name__ == "__main__":
     for name in STORES:
         with config.get_store(name).open() as lake:
             write(lake)
-            if name == "sqlite":
+            if name == "duckdb":
                 adopt(lake, Path("landed").absolute())
             run(declared_pipeline(config), lake)
         write_on_spark(config.get_store(name))
