@@ -147,16 +147,22 @@ mutate: setup ## Mutation testing of the core: list the changes of the code that
 	@$(BIN)/mutmut run $(foreach name,$(MUTANTS),"$(name)")
 	@$(BIN)/mutmut results
 
+# Without `setup`, which builds packages with tools of any version: nothing but pinned wheels may touch these files.
 # `uv build` takes its build tools from the file that pins those of the action.
-dist: setup ## Build and check the files of a release below dist; TAG=v0.1.0 must be the version
-	@test "$(TAG)" = "" -o "$(TAG)" = "v$$($(BIN)/python -c 'import lakeconf; print(lakeconf.__version__)')" \
+dist: ## Build and check the files of a release below dist; TAG=v0.1.0 must be the version
+	@test "$(TAG)" = "" -o "$(TAG)" = "v$$($(PYTHON) -c 'import lakeconf; print(lakeconf.__version__)')" \
 		|| { echo "lakeconf/__init__.py has another version than the tag $(TAG)"; exit 1; }
 	@test "$(TAG)" = "" || grep -Eq "^## \[$(TAG:v%=%)\] - [0-9]{4}-[0-9]{2}-[0-9]{2}$$" CHANGELOG.md \
 		|| { echo "CHANGELOG.md has no section with a date for $(TAG)"; exit 1; }
 	@rm -rf dist
-	@$(BIN)/uv build --quiet --build-constraints action-requirements.txt --require-hashes
-	@$(BIN)/twine check --strict dist/*
-	@$(BIN)/check-wheel-contents dist
+	@$(PYTHON) -m venv --clear .venv-dist
+	@.venv-dist/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement .ci/uv.txt
+	@sed -nE 's/^((twine|check-wheel-contents)==[^ ]+).*/\1/p' requirements.lock > .venv-dist/tools
+	@.venv-dist/bin/uv pip install --quiet --no-config --no-build --require-hashes --python .venv-dist/bin/python \
+		--constraints requirements.lock --requirements .venv-dist/tools
+	@.venv-dist/bin/uv build --quiet --build-constraints action-requirements.txt --require-hashes
+	@.venv-dist/bin/twine check --strict dist/*
+	@.venv-dist/bin/check-wheel-contents dist
 
 docs: setup ## Build the site of the documentation below build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

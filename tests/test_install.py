@@ -159,6 +159,17 @@ def build(checkout: Path, folder: Path) -> None:
     uv("build", "--quiet", *pinned, "--out-dir", str(folder), cwd=checkout)
 
 
+def test_the_metadata_has_a_version_that_checkers_know(dist: Path) -> None:
+    """hatchling writes the newest version, which the action that publishes on PyPI rejects."""
+    (wheel,), (source,) = dist.glob("*.whl"), dist.glob("*.tar.gz")
+    with zipfile.ZipFile(wheel) as archive, tarfile.open(source) as files:
+        (name,) = (name for name in archive.namelist() if name.endswith("/METADATA"))
+        (member,) = (member for member in files if member.name.count("/") == 1 and member.name.endswith("/PKG-INFO"))
+        packed = files.extractfile(member)
+        assert packed is not None
+        assert {archive.read(name).split(b"\n")[0], packed.readline().rstrip()} == {b"Metadata-Version: 2.4"}
+
+
 @pytest.fixture
 def installed_project(tmp_path: Path) -> Path:
     """A folder with two stores, a pipeline of one model in SQL and one in Python."""

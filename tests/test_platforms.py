@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -55,6 +56,19 @@ def config(tmp_path: Path) -> Path:
         lake.create_table("t", {"id": "BIGINT"})
         lake.table("t").append([{"id": 7}])
     return path
+
+
+def test_output_that_lacks_a_character_shows_its_escape(config: Path) -> None:
+    """A pipe of Windows has the encoding of the system."""
+    environment = {**os.environ, "PYTHONIOENCODING": "cp1252", "LAKECONF_CONFIG": str(config)}
+    for arguments, expected in ((["sql", "SELECT 'Łódź' AS city"], rb"\u0141\xf3d\u017a"), (["doctor"], rb"\u2713")):
+        command = [sys.executable, "-m", "lakeconf", *arguments]
+        result = subprocess.run(command, env=environment, capture_output=True, check=False)
+        assert result.returncode == 0, result.stderr
+        assert expected in result.stdout.replace("ó".encode("cp1252"), rb"\xf3")
+    unknown = [sys.executable, "-m", "lakeconf", "sql", "FROM Łódź"]
+    failed = subprocess.run(unknown, env=environment, capture_output=True, check=False)
+    assert (failed.returncode, b"Traceback" in failed.stderr) == (1, False)
 
 
 def test_a_lake_is_validated_shown_and_read(tmp_path: Path) -> None:

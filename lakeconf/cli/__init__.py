@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
+import io
 import os
 import signal
 import socket
@@ -19,6 +20,9 @@ def main() -> int:
     # and skip the collection at exit. Pydantic plugins are not needed either.
     gc.set_threshold(100_000, 50, 50)
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # pipes of Windows are not in UTF-8: show what they lack as an escape
+            stream.reconfigure(errors="backslashreplace")
     try:
         with _ended_by_a_second_interrupt():
             code: int = importlib.import_module("lakeconf.cli.app").run(sys.argv[1:])
