@@ -350,7 +350,7 @@ def test_files_of_a_commit_with_an_unknown_outcome_are_kept(
     write = begin(OPTIONS, TYPES)
     files = written(write, [{"id": 1, "name": "a"}])
     with monkeypatch.context() as patch:
-        patch.setattr("lakeconf.write.context.write", _interrupted)
+        patch.setattr("lakeconf.write.context.perform", _interrupted)
         with pytest.raises(KeyboardInterrupt):
             commit(write, files)
     abort(write)
