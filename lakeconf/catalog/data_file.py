@@ -143,14 +143,17 @@ def load_files_of(
         few = f"SELECT {', '.join((*_COLUMNS, *_TEXTS))} FROM {files} WHERE true{condition}"  # noqa: S608
         files = f"({transaction.own_sql(few, _TYPES)})"
     query = _DATA_FILES.format(files=files)
-    found = transaction.rows(query + condition + " ORDER BY data_file_id", [snapshot_id, *parameters])
-    rows = [(by_id[table_id], row) for table_id, *row in found if table_id in by_id]
-    by_table: dict[int, list[DataFile]] = {table_id: [] for table_id in by_id}
-    delete_files = _delete_files(transaction, by_id, snapshot_id, data_file_ids) if rows else {}
-    inlined_deletes = _inlined_deletes(transaction, {table.table_id for table, _ in rows}, snapshot_id, data_file_ids)
-    is_partitioned = any(row[8] is not None for _, row in rows)
+    rows = transaction.rows(query + condition + " ORDER BY data_file_id", [snapshot_id, *parameters])
+    visible = [(by_id[table_id], row) for table_id, *row in rows if table_id in by_id]
+    if not visible:
+        return dict.fromkeys(by_id, ())
+    delete_files = _delete_files(transaction, by_id, snapshot_id, data_file_ids)
+    with_files = {table.table_id for table, _ in visible}
+    inlined_deletes = _inlined_deletes(transaction, with_files, snapshot_id, data_file_ids)
+    is_partitioned = any(row[8] is not None for _, row in visible)
     partition_values = _partition_values(transaction, tables, data_file_ids) if is_partitioned else {}
-    for table, row in rows:
+    by_table: dict[int, list[DataFile]] = {table_id: [] for table_id in by_id}
+    for table, row in visible:
         file = to_data_file(
             table,
             row,
@@ -265,7 +268,7 @@ def _inlined_deletes(
 ) -> dict[int, list[int]]:
     condition, parameters = _among("file_id", data_file_ids, 2)
     positions: dict[int, list[int]] = defaultdict(list)
-    # DuckLake creates it with the first inlined delete
+    # DuckLake creates such a table with the first inlined delete.
     for name in transaction.existing_tables([inlined_deletes_table(table_id) for table_id in table_ids]):
         # Its `row_id` is the position in the file, not the row id.
         sql = f"SELECT DISTINCT file_id, row_id FROM {identifier(name)} WHERE begin_snapshot <= $1{condition}"  # noqa: S608

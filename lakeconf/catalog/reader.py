@@ -168,8 +168,10 @@ class CatalogReader:
             check_numbers(cursor.rows)
         if not checked or newest > checked[0]:
             check_text(cursor.rows, self.data_path, checked[0] if checked else None)
-            self.doubled_tables.clear()
-            self.doubled_tables.update(table_id for (table_id,) in cursor.rows(_DOUBLED))
+            doubled = {table_id for (table_id,) in cursor.rows(_DOUBLED)}
+            # In this order, another thread never misses one of them.
+            self.doubled_tables.update(doubled)
+            self.doubled_tables.intersection_update(doubled)
             checked[:] = [newest]
 
     @property

@@ -16,15 +16,14 @@ _COLUMNS = """
     snapshot_id, epoch_us(CAST(snapshot_time AS TIMESTAMPTZ)) AS microseconds, schema_version, changes_made, author,
     commit_message, commit_extra_info
 """
-_SNAPSHOTS = f"SELECT {_COLUMNS} FROM ducklake_snapshot LEFT JOIN ducklake_snapshot_changes USING (snapshot_id)"  # noqa: S608
-_NEWEST = " ORDER BY snapshot_id DESC LIMIT 1"
-# One of them: SQLite finds it by its index, and DuckDB would read all snapshots.
-_ROW = """
+# The SQL of every catalog.
+_JOINED = """
     SELECT s.snapshot_id, snapshot_time, schema_version, changes_made, author, commit_message, commit_extra_info
     FROM ducklake_snapshot AS s LEFT JOIN ducklake_snapshot_changes AS c ON c.snapshot_id = s.snapshot_id
-    WHERE s.snapshot_id =
 """
-_ROW_TYPES = (
+_SNAPSHOTS = f"SELECT {_COLUMNS} FROM ({_JOINED})"  # noqa: S608
+_NEWEST = " ORDER BY snapshot_id DESC LIMIT 1"
+_JOINED_TYPES = (
     "snapshot_id BIGINT, snapshot_time VARCHAR, schema_version BIGINT, changes_made VARCHAR, author VARCHAR, "
     "commit_message VARCHAR, commit_extra_info VARCHAR"
 )
@@ -97,7 +96,8 @@ def by_timestamp(reader: CatalogReader, timestamp: datetime | str) -> Snapshot:
 
 def _rows_of(transaction: MetadataTransaction, snapshot_id: str) -> list[tuple[Any, ...]]:
     """The row of a snapshot like those of `_SNAPSHOTS`, if there is one; its id as SQL."""
-    row = transaction.own_sql(_ROW + snapshot_id, _ROW_TYPES)
+    # SQLite finds it by its index; DuckDB would read all snapshots.
+    row = transaction.own_sql(f"{_JOINED} WHERE s.snapshot_id = {snapshot_id}", _JOINED_TYPES)
     return transaction.rows(f"SELECT {_COLUMNS} FROM ({row})")  # noqa: S608
 
 

@@ -57,7 +57,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     keep_tier(config, items, config.getoption("--tier"))
     if part := config.getoption("--part"):
         number, parts = part
-        # The names alone decide: each process of a run, and each machine, cuts in the same way.
+        # Only the names decide, so each process of a run, and each machine, makes the same parts.
         leave_out(config, items, [item for item in items if zlib.crc32(item.nodeid.encode()) % parts != number - 1])
 
 

@@ -216,7 +216,7 @@ def _visible_counts(transaction: MetadataTransaction, names: Sequence[str], snap
     """The numbers of visible rows of inlined data tables, without those that have none."""
     if not names:
         return {}
-    # Not by DuckDB's scans of SQLite: they take two tables with equal columns for one, and count its rows twice.
+    # SQLite itself counts: DuckDB treats two of its tables with equal columns as the same table.
     query = " UNION ALL ".join(
         _visible_inlined(f"{literal(name)} AS name, count(*) AS counted", name) for name in names
     )

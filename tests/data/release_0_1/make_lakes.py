@@ -90,7 +90,7 @@ def dump_postgres() -> None:
     command = ["pg_dump", "--no-owner", "--no-privileges", "--inserts", os.environ["PGDATABASE"]]
     environment = os.environ | {"PGPASSWORD": os.environ["LAKE_PG_PASSWORD"]}
     dump = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
-    # Newer versions set what older ones do not know, and `psql` alone knows lines with a backslash.
+    # Newer versions set what older ones do not know, and only `psql` understands lines with a backslash.
     lines = [line for line in dump.splitlines() if not line.startswith(("SET ", "\\", "--")) and line]
     Path("catalog.sql").write_text("\n".join(lines) + "\n")
 
